@@ -1,0 +1,102 @@
+"""Every error that tfdist-kit raises on purpose.
+
+    TfdistError
+    +-- UsageError               what was asked for cannot be done as asked; nothing was started
+    |   +-- RunFileError         a preset file (TOML) has an unknown key or a wrong value
+    +-- TFConfigError            TF_CONFIG cannot describe a working cluster; carries the findings
+    +-- StrategyError            a strategy cannot be made, or would not be what was asked for
+    |   +-- TooLateError         TensorFlow was initialised before the strategy
+    |   +-- JoinTimeoutError     a task of the cluster did not join in time; carries the tasks
+    +-- DatasetError             data cannot be split over the workers as asked
+    +-- MissingDependencyError   an optional package is not installed
+    +-- UnsupportedVersionError  TensorFlow's or Keras' internals are not as expected
+
+Each class has a stable ``code``; each instance says what was wrong with the value that was given
+(``args[0]``) and what to do about it (``hint``).
+"""
+
+from __future__ import annotations
+
+
+class TfdistError(Exception):
+    """Base of every error of tfdist-kit.
+
+    Args:
+        message: What was given and why it is wrong, in one sentence.
+        hint: What to do about it.
+
+    Attributes:
+        code: Stable identifier of the kind of error.
+    """
+
+    code = "TFD000"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.code}: {self.args[0]}"
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class UsageError(TfdistError):
+    """What was asked for cannot be done as asked; nothing was started."""
+
+    code = "TFD001"
+
+
+class RunFileError(UsageError):
+    """A preset file has an unknown key or a wrong value."""
+
+    code = "TFD002"
+
+
+class TFConfigError(TfdistError):
+    """TF_CONFIG cannot describe a working cluster."""
+
+    code = "TFD010"
+
+
+class StrategyError(TfdistError):
+    """A strategy cannot be made, or would not be what was asked for."""
+
+    code = "TFD020"
+
+
+class TooLateError(StrategyError):
+    """TensorFlow was initialised before the strategy could configure it."""
+
+    code = "TFD021"
+
+
+class JoinTimeoutError(StrategyError):
+    """A task of the cluster did not join in time.
+
+    Attributes:
+        missing: The tasks that did not join, as ``type:index``.
+    """
+
+    code = "TFD022"
+
+    def __init__(self, message: str, *, hint: str = "", missing: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.missing = missing
+
+
+class DatasetError(TfdistError):
+    """Data cannot be split over the workers as asked."""
+
+    code = "TFD030"
+
+
+class MissingDependencyError(TfdistError):
+    """An optional package is not installed."""
+
+    code = "TFD040"
+
+
+class UnsupportedVersionError(TfdistError):
+    """The internals of TensorFlow or Keras are not as expected."""
+
+    code = "TFD041"
