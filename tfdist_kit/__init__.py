@@ -1,7 +1,8 @@
 """tfdist-kit: launch, check and survive multi-worker TensorFlow.
 
 Importing this package never imports TensorFlow: the public names below are looked up when they
-are first used.
+are first used. It only begins to watch for the call that initialises TensorFlow (`_first_use`),
+so that a strategy that is made too late can be told why.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tfdist_kit import _first_use
 from tfdist_kit._version import __version__
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ _HOMES = {
     "Task": "tfdist_kit.tf_config",
     "multi_worker_mirrored": "tfdist_kit.adapters.multi_worker_mirrored",
 }
+
+_first_use.watch()
 
 
 def __getattr__(name: str) -> Any:

@@ -53,9 +53,17 @@ class RunFileError(UsageError):
 
 
 class TFConfigError(TfdistError):
-    """TF_CONFIG cannot describe a working cluster."""
+    """TF_CONFIG cannot describe a working cluster.
+
+    Attributes:
+        findings: What the lint found, as `tfdist_kit.tf_config.Finding`.
+    """
 
     code = "TFD010"
+
+    def __init__(self, message: str, *, hint: str = "", findings: tuple[object, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.findings = findings
 
 
 class StrategyError(TfdistError):

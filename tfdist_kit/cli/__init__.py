@@ -1,1 +1,1 @@
-"""Placeholder docstring, replaced by its room."""
+"""The command line: one module per sub-command, each with ``add_parser``."""

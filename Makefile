@@ -1,0 +1,44 @@
+# Every development task by one name; CI calls these. Each builds .venv itself if need be.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test unit lint type bench docs clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile | column -t -s:
+
+install: $(READY) ## create .venv with everything the other targets need
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; (3, 10) <= v < (3, 14) or sys.exit( \
+	    "tfdist-kit needs Python 3.10 to 3.13, and $(PYTHON) is %d.%d; give another one: make PYTHON=python3.11" % v[:2])'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## train one model on two workers with real digits
+	@$(BIN)/tfdist run --config configs/demo.toml scripts/train_digits_keras.py
+
+test: lint type unit ## everything that CI checks
+
+unit: $(READY)
+	$(BIN)/python -m pytest -n 2 -q
+
+lint: $(READY) ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: $(READY) ## types
+	$(BIN)/mypy
+
+bench: $(READY) ## measure, as ratios of pairs run in turn
+	$(BIN)/python -m tfdist_kit.bench.startup
+
+docs: $(READY) ## build the documentation into site/; a warning is an error
+	$(BIN)/mkdocs build --quiet --strict
+
+clean: ## remove everything that the other targets made
+	rm -rf .venv site build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

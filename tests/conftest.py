@@ -1,0 +1,54 @@
+"""Every test leaves the process as it found it: no child, thread, open file or variable more."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 2.0
+
+
+def children() -> set[str]:
+    tasks = Path("/proc/self/task").iterdir()
+    return {pid for task in tasks for pid in (task / "children").read_text().split()}
+
+
+def open_files() -> set[tuple[int, str]]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add((int(name), os.readlink(f"/proc/self/fd/{name}")))
+        except FileNotFoundError:
+            continue  # the listing's own descriptor
+    return found
+
+
+def variables() -> set[tuple[str, str]]:
+    return {item for item in os.environ.items() if item[0] != "PYTEST_CURRENT_TEST"}
+
+
+PROBES: dict[str, Callable[[], set[object]]] = {
+    "child processes": lambda: set(children()),
+    "threads": lambda: set(threading.enumerate()),
+    "open files": lambda: set(open_files()),
+    "environment": lambda: set(variables()),
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    before = {name: probe() for name, probe in PROBES.items()}
+    yield
+    deadline = time.monotonic() + PATIENCE
+    left: dict[str, set[object]] = {}
+    while True:
+        left = {name: more for name, probe in PROBES.items() if (more := probe() - before[name])}
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    assert not left

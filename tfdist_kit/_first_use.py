@@ -1,0 +1,91 @@
+"""Remembers which call initialised TensorFlow.
+
+A MultiWorkerMirroredStrategy must come before the first operation, but TensorFlow's own error
+("Collective ops must be configured at program startup") does not say what came before it. This
+module wraps the one method through which TensorFlow initialises itself, until its first call,
+notes who called, and takes the wrapper off again. It imports nothing of TensorFlow: when
+TensorFlow is not loaded yet, it waits for its import.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from types import FrameType, ModuleType
+from typing import Any
+
+from tfdist_kit import _frames
+
+_CONTEXT_MODULE = "tensorflow.python.eager.context"
+
+_culprit: str | None = None
+
+
+def culprit() -> str | None:
+    """Which of the user's calls initialised TensorFlow.
+
+    Returns:
+        Such as ``train.py:12: x = tf.constant(1.0)``; None when it is not known.
+    """
+    return _culprit
+
+
+def watch() -> None:
+    """Begin to watch; harmless when called twice, or with a TensorFlow that looks different."""
+    module = sys.modules.get(_CONTEXT_MODULE)
+    if module is not None:
+        _wrap(module)
+    elif not any(isinstance(finder, _ContextFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _ContextFinder())
+
+
+class _ContextFinder(importlib.abc.MetaPathFinder):
+    """Lets the import of TensorFlow's context module pass, and wraps what it made."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`; finds nothing but the context module."""
+        if name != _CONTEXT_MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        loader = spec.loader if spec else None
+        if isinstance(loader, importlib.machinery.SourceFileLoader):
+            run = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                _wrap(module)
+
+            loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _wrap(context_module: ModuleType) -> None:
+    owner = getattr(context_module, "Context", None)
+    original: Callable[[Any], None] | None = getattr(owner, "ensure_initialized", None)
+    if owner is None or original is None or hasattr(original, "tfdist_original"):
+        return
+
+    def ensure_initialized(self: Any) -> None:
+        global _culprit
+        if getattr(self, "_context_handle", None) is None:
+            _culprit = _calling_line(sys._getframe(1))
+            owner.ensure_initialized = original
+        original(self)
+
+    ensure_initialized.tfdist_original = original  # type: ignore[attr-defined]
+    owner.ensure_initialized = ensure_initialized
+
+
+def _calling_line(frame: FrameType | None) -> str | None:
+    while frame is not None and not _frames.is_users(frame):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    [call] = traceback.extract_stack(frame, limit=1)
+    return f"{_frames.place(call.filename, call.lineno)}: {call.line}"

@@ -1,0 +1,174 @@
+"""``tfdist run``: start a script or module on a local cluster of workers.
+
+command line + preset file + defaults -> options -> RunRequest -> launcher.run -> exit code
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tfdist_kit._errors import UsageError
+from tfdist_kit.cli import preset
+from tfdist_kit.launcher import ConsoleWish, Deadlines, RunRequest, dry_run, run
+
+DEFAULTS: Mapping[str, Any] = {
+    "workers": 2,
+    "chief": False,
+    "evaluator": False,
+    "module": False,
+    "args": [],
+    "env": {},
+    "log_dir": None,
+    "tee": True,
+    "rank_filter": None,
+    "timestamps": False,
+    "timeout": None,
+    "start_timeout": Deadlines.start,
+    "drain": Deadlines.drain,
+    "grace": Deadlines.grace,
+    "evaluator_timeout": Deadlines.evaluator,
+}
+EPILOG = """\
+Ranks count the chief first, then the workers, then the evaluator. A deadline of 0 seconds for
+--timeout, --start-timeout or --evaluator-timeout is no deadline.
+
+Exit code: 0 when every worker ended well; else that of the worker that failed first (128+N if
+signal N ended it); 124 when a time limit was over; 130 after Ctrl-C; 2 for wrong usage.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add ``run`` to the command line."""
+    parser = subparsers.add_parser(
+        "run",
+        help="start a script on a local cluster of workers",
+        description="Start a script, or a module with -m, in one process per worker.",
+        usage="tfdist run [-n N] [options] SCRIPT [ARG ...]\n"
+        "       tfdist run [-n N] [options] -m MODULE [ARG ...]",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    _add_cluster_options(parser.add_argument_group("the cluster"))
+    _add_deadline_options(parser.add_argument_group("deadlines, in seconds"))
+    _add_output_options(parser.add_argument_group("output"))
+    parser.add_argument("--config", metavar="FILE", type=Path, help="a preset (TOML); options win")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the plan as JSON and start nothing"
+    )
+    parser.add_argument("target", metavar="SCRIPT", help="what each worker runs")
+    parser.add_argument("script_args", metavar="ARG", nargs=argparse.REMAINDER, help="its own")
+    parser.set_defaults(run=execute)
+
+
+def _add_cluster_options(group: Any) -> None:
+    group.add_argument(
+        "-n", "--workers", type=int, metavar="N", help="tasks of type worker (default: 2)"
+    )
+    yes_or_no = argparse.BooleanOptionalAction
+    group.add_argument("--chief", action=yes_or_no, help="add a chief to the workers")
+    group.add_argument("--evaluator", action=yes_or_no, help="add an evaluator")
+    group.add_argument(
+        "-m", "--module", action="store_true", help="SCRIPT is a module, as for python -m"
+    )
+    group.add_argument(
+        "--env",
+        action="append",
+        metavar="NAME=VALUE",
+        help="set a variable for every worker; may be given several times",
+    )
+
+
+def _add_deadline_options(group: Any) -> None:
+    options = {
+        "timeout": "the whole run (default: none)",
+        "start-timeout": "from the first worker that joins the cluster to the last (default: 60)",
+        "drain": "for the peers of a failed worker to end by themselves (default: 5)",
+        "grace": "between SIGTERM and SIGKILL (default: 5)",
+        "evaluator-timeout": "for the evaluator to end after training (default: 60)",
+    }
+    for name, text in options.items():
+        group.add_argument(f"--{name}", type=float, metavar="SECONDS", help=text)
+
+
+def _add_output_options(group: Any) -> None:
+    yes_or_no = argparse.BooleanOptionalAction
+    group.add_argument(
+        "--log-dir",
+        metavar="DIR",
+        help="the run folder (default: a new one under the system's temp folder; "
+        "the newest 10 are kept)",
+    )
+    group.add_argument("--tee", action=yes_or_no, help="show the workers' output (default: yes)")
+    group.add_argument(
+        "--rank-filter", metavar="RANKS", type=_ranks, help="show only these, for example 0,2"
+    )
+    group.add_argument("--timestamps", action=yes_or_no, help="start each line with the time")
+
+
+def _ranks(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of ranks such as 0,2") from None
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Carry ``tfdist run`` out and return its exit code."""
+    given = {name: value for name, value in vars(args).items() if name in DEFAULTS}
+    if "env" in given:
+        given["env"] = dict(_variable(text) for text in given["env"])
+    from_file = preset.read(args.config) if "config" in args else {}
+    if "env" in from_file:
+        given["env"] = {**from_file["env"], **given.get("env", {})}
+    request = to_request({**DEFAULTS, **from_file, **given}, args.target, args.script_args)
+    if "dry_run" in args:
+        print(json.dumps(dry_run(request, os.environ).to_dict(), indent=1))
+        return 0
+    return run(request, os.environ).exit_code
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--env was given {text!r}", hint="write it as NAME=VALUE")
+    return name, value
+
+
+def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunRequest:
+    """Turn merged options into a request.
+
+    Args:
+        options: A value for each name in `DEFAULTS`.
+        target: The script or module.
+        args: Its arguments on the command line; a preset's own come before them.
+    """
+    ranks = options["rank_filter"]
+    return RunRequest(
+        target=target,
+        args=(*options["args"], *args),
+        is_module=options["module"],
+        workers=options["workers"],
+        chief=options["chief"],
+        evaluator=options["evaluator"],
+        env=options["env"],
+        log_dir=Path(options["log_dir"]) if options["log_dir"] else None,
+        deadlines=Deadlines(
+            total=options["timeout"] or None,
+            start=options["start_timeout"] or None,
+            drain=options["drain"],
+            grace=options["grace"],
+            evaluator=options["evaluator_timeout"] or None,
+        ),
+        console=ConsoleWish(
+            tee=options["tee"],
+            ranks=None if ranks is None else tuple(ranks),
+            timestamps=options["timestamps"],
+        ),
+    )

@@ -1,0 +1,303 @@
+"""Carries a plan out: the loop between real processes and the supervisor that decides.
+
+    pipes, pidfds, signals, time -> messages -> Supervisor -> actions -> signals, lines, events
+
+One thread reads everything (a console thread only writes). Signal handlers only wake the loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import selectors
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from tfdist_kit.launcher import failure, ports
+from tfdist_kit.launcher.failure import Failure
+from tfdist_kit.launcher.outcome import Outcome, conclude
+from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
+from tfdist_kit.launcher.plan import RunPlan, RunRequest, WorkerPlan, check, make_plan
+from tfdist_kit.launcher.ports import HeldPorts
+from tfdist_kit.launcher.run_dir import RunDir
+from tfdist_kit.launcher.spawn import WorkerProcess, spawn
+from tfdist_kit.launcher.summary import summarise
+from tfdist_kit.launcher.supervisor import (
+    Exited,
+    Kill,
+    Listening,
+    Message,
+    Said,
+    Signalled,
+    State,
+    Supervisor,
+    Tell,
+    Tick,
+    Why,
+)
+
+HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STREAM_FDS = {"stdout": 1, "stderr": 2}
+_CHUNK = 1 << 20
+_JOIN_POLL = 0.2
+_NO_PIDFD_POLL = 0.05
+_FULL_CONSOLE_POLL = 0.02
+_INTERRUPTED_CONSOLE_WAIT = 1.0
+
+
+def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
+    """Do what was asked for: check, plan, start, supervise, sum up.
+
+    Args:
+        request: What was asked for.
+        environ: The environment that the workers inherit.
+
+    Raises:
+        UsageError: It cannot be done; nothing was started.
+    """
+    check(request)
+    with HeldPorts(request.size) as held, RunDir(request.log_dir) as folder:
+        plan = make_plan(request, ports=held.numbers, run_dir=folder.path, environ=environ)
+        folder.write_plan(plan.to_dict())
+        return _Launch(plan, folder, environ).run()
+
+
+def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
+    """The plan that `run` would carry out; ports and run folder are chosen anew each time."""
+    check(request)
+    run_dir = request.log_dir or Path(tempfile.gettempdir()) / "RUN_DIR"
+    with HeldPorts(request.size) as held:
+        return make_plan(request, ports=held.numbers, run_dir=run_dir.absolute(), environ=environ)
+
+
+class _Launch:
+    """One attempt in flight."""
+
+    def __init__(self, plan: RunPlan, folder: RunDir, environ: Mapping[str, str]) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._environ = environ
+        self._console = Console()
+        self._processes: list[WorkerProcess] = []
+        self._reports: dict[int, bytes] = {}
+        self._logs: dict[int, StreamLog] = {}
+        self._paused = False
+        self._selector = selectors.DefaultSelector()
+        self._supervisor = Supervisor(plan.workers, plan.deadlines, time.monotonic())
+
+    def run(self) -> Outcome:
+        """Start the workers and see them through to the end."""
+        with _signals_as_bytes() as signals:
+            self._selector.register(signals, selectors.EVENT_READ, self._on_signals)
+            try:
+                self._start()
+                while self._supervisor.state is not State.OVER:
+                    self._step()
+            finally:
+                self._end()
+            return self._sum_up()
+
+    # Starting
+
+    def _start(self) -> None:
+        for worker in self._plan.workers:
+            worker.folder.mkdir()
+            process = spawn(self._plan, worker, self._environ)
+            self._processes.append(process)
+            self._note(worker.rank, "started", pid=process.process.pid)
+            self._watch(worker, process)
+
+    def _watch(self, worker: WorkerPlan, process: WorkerProcess) -> None:
+        for stream, fd in process.output_fds().items():
+            os.set_blocking(fd, False)
+            self._logs[fd] = self._open_log(worker, stream)
+            self._selector.register(fd, selectors.EVENT_READ, self._on_output)
+        self._reports[process.report_fd] = b""
+        on_report = partial(self._on_report, worker.rank)
+        self._selector.register(process.report_fd, selectors.EVENT_READ, on_report)
+        if process.pidfd is not None:
+            on_exit = partial(self._on_exit, process)
+            self._selector.register(process.pidfd, selectors.EVENT_READ, on_exit)
+
+    def _open_log(self, worker: WorkerPlan, stream: str) -> StreamLog:
+        wish = self._plan.console
+        shown = wish.tee and (wish.ranks is None or worker.rank in wish.ranks)
+        fd = _STREAM_FDS[stream]
+        prefix = rank_prefix(worker.rank, fd, plain=bool(self._environ.get("NO_COLOR")))
+        path = worker.folder / f"{stream}.log"
+        return StreamLog(path, self._console if shown else None, fd, prefix, wish.timestamps)
+
+    # One turn of the loop
+
+    def _step(self) -> None:
+        self._pause_output(self._console.is_full)
+        for key, _ in self._selector.select(self._timeout()):
+            key.data(key.fd)
+        self._look_who_listens()
+        for process in self._processes:
+            if process.pidfd is None:
+                self._on_exit(process)
+        self._handle(Tick())
+
+    def _timeout(self) -> float | None:
+        waits = []
+        deadline = self._supervisor.next_deadline()
+        if deadline is not None:
+            waits.append(max(0.0, deadline - time.monotonic()))
+        if self._supervisor.not_joined():
+            waits.append(_JOIN_POLL)
+        if self._paused:
+            waits.append(_FULL_CONSOLE_POLL)
+        if any(process.pidfd is None for process in self._processes):
+            waits.append(_NO_PIDFD_POLL)
+        return min(waits, default=None)
+
+    def _pause_output(self, pause: bool) -> None:
+        """Read no more output while the terminal is behind: the workers wait, we do not."""
+        if pause == self._paused:
+            return
+        self._paused = pause
+        for fd in self._logs:
+            if pause:
+                self._selector.unregister(fd)
+            else:
+                self._selector.register(fd, selectors.EVENT_READ, self._on_output)
+
+    def _look_who_listens(self) -> None:
+        ranks = {self._plan.workers[rank].port: rank for rank in self._supervisor.not_joined()}
+        for port in (ports.listening(ranks) if ranks else None) or ():
+            self._handle(Listening(ranks[port]))
+
+    # What happened
+
+    def _on_output(self, fd: int) -> None:
+        data = _read(fd)
+        if data:
+            self._logs[fd].feed(data)
+        elif data is not None:
+            self._logs.pop(fd).close()
+            self._selector.unregister(fd)
+
+    def _on_report(self, rank: int, fd: int) -> None:
+        data = _read(fd)
+        if data == b"":
+            self._selector.unregister(fd)
+        elif data:
+            *words, self._reports[fd] = (self._reports[fd] + data).split(b"\n")
+            for word in words:
+                self._handle(Said(rank, word.decode()))
+
+    def _on_exit(self, process: WorkerProcess, pidfd: int | None = None) -> None:
+        if process.has_ended or (code := process.returncode()) is None:
+            return
+        if process.report_fd in self._selector.get_map():
+            self._on_report(process.rank, process.report_fd)  # its last words come first
+        if pidfd is not None:
+            self._selector.unregister(pidfd)
+        self._handle(Exited(process.rank, code))
+
+    def _on_signals(self, fd: int) -> None:
+        for signum in _read(fd) or b"":
+            if signum in HANDLED_SIGNALS:
+                self._handle(Signalled(signum))
+
+    def _handle(self, message: Message) -> None:
+        if not isinstance(message, Tick):
+            self._note_message(message)
+        for action in self._supervisor.handle(message, time.monotonic()):
+            match action:
+                case Kill(rank, signum):
+                    self._folder.event("signal", rank=rank, signum=signum)
+                    self._processes[rank].send(signum)
+                case Tell(text):
+                    self._say(text)
+
+    # What is written down
+
+    def _note_message(self, message: Message) -> None:
+        match message:
+            case Said(rank, phase):
+                self._note(rank, phase)
+            case Listening(rank):
+                self._note(rank, "listening")
+            case Exited(rank, returncode):
+                self._note(rank, "exited", returncode=returncode)
+            case Signalled(signum):
+                self._folder.event("received", signum=signum)
+
+    def _note(self, rank: int, state: str, **fields: int) -> None:
+        self._folder.event(state, rank=rank, **fields)
+        status = {"rank": rank, "task": self._plan.workers[rank].task, "state": state, **fields}
+        self._folder.write_status(self._plan.workers[rank].folder, status)
+
+    def _say(self, text: str) -> None:
+        lines = "".join(f"tfdist: {line}\n" for line in text.splitlines())
+        self._console.write(_STREAM_FDS["stderr"], lines.encode("utf-8", "replace"))
+
+    # The end
+
+    def _end(self) -> None:
+        """Leave no process and no open pipe behind, however the loop was left."""
+        for process in self._processes:
+            if not process.has_ended:
+                process.send(signal.SIGKILL)
+                process.process.wait()
+        self._pause_output(False)
+        for fd in list(self._logs):  # all writers are dead: what is in the pipes is all there is
+            while fd in self._logs and _is_readable(fd):
+                self._on_output(fd)
+        for log in self._logs.values():
+            log.close()
+        for process in self._processes:
+            process.close()
+        self._selector.close()
+
+    def _sum_up(self) -> Outcome:
+        failures: dict[int, Failure] = {}
+        for worker in self._plan.workers:
+            failed = failure.read(worker.folder / "error.json")
+            if failed is not None:
+                failures[worker.rank] = failed
+        outcome = conclude(self._supervisor, failures, time.monotonic())
+        self._folder.event("over", exit_code=outcome.exit_code, root=outcome.root)
+        self._say(summarise(self._plan, self._supervisor, failures, outcome))
+        interrupted = outcome.cause is not None and outcome.cause.why is Why.SIGNAL
+        self._console.close(_INTERRUPTED_CONSOLE_WAIT if interrupted else None)
+        return outcome
+
+
+def _read(fd: int) -> bytes | None:
+    """What can be read now: None for nothing, empty at the end of the stream."""
+    try:
+        return os.read(fd, _CHUNK)
+    except BlockingIOError:
+        return None
+
+
+def _is_readable(fd: int) -> bool:
+    return bool(select.select([fd], [], [], 0)[0])
+
+
+@contextlib.contextmanager
+def _signals_as_bytes() -> Iterator[int]:
+    """Turn `HANDLED_SIGNALS` into bytes on a descriptor; one that is ignored stays ignored."""
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    heeded = [name for name in HANDLED_SIGNALS if signal.getsignal(name) != signal.SIG_IGN]
+    before = {name: signal.signal(name, lambda *_: None) for name in heeded}
+    wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    try:
+        yield reader.fileno()
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for name, handler in before.items():
+            signal.signal(name, handler)
+        reader.close()
+        writer.close()

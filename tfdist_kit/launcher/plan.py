@@ -1,0 +1,272 @@
+"""From a wish to a plan: everything about a run that can be known before a process starts.
+
+    RunRequest (what was asked for) -> make_plan -> RunPlan (what will be done) -> launch
+
+A plan is plain, frozen data: ``--dry-run`` prints it, the run folder keeps it as ``plan.json``.
+Checking a request reads the file system; nothing here writes to it or starts anything.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tfdist_kit import _proxies
+from tfdist_kit._errors import UsageError
+from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+OWN_VARIABLES = ("TF_CONFIG", "TFDIST_RANK", "TFDIST_RUN_DIR")
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """How long each phase of a run may take, in seconds; None is for ever.
+
+    Attributes:
+        total: The whole run.
+        start: From the first worker that joins the cluster to the last.
+        drain: For the peers of a failed worker to end by themselves.
+        grace: Between SIGTERM and SIGKILL.
+        evaluator: For an evaluator to end after the last training worker.
+    """
+
+    total: float | None = None
+    start: float | None = 60.0
+    drain: float = 5.0
+    grace: float = 5.0
+    evaluator: float | None = 60.0
+
+
+@dataclass(frozen=True)
+class ConsoleWish:
+    """What of the workers' output the terminal shows; the files always get all of it.
+
+    Attributes:
+        tee: Whether to show it at all.
+        ranks: The ranks to show, or None for all.
+        timestamps: Whether each line starts with the time at which it was read.
+    """
+
+    tee: bool = True
+    ranks: tuple[int, ...] | None = None
+    timestamps: bool = False
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What the user asks for.
+
+    Attributes:
+        target: A script's path, or a module's name.
+        args: The target's own arguments.
+        is_module: Whether `target` is a module, as for ``python -m``.
+        workers: How many tasks of type ``worker``.
+        chief: Whether to add one task of type ``chief``.
+        evaluator: Whether to add one task of type ``evaluator``.
+        env: Variables to set for every worker.
+        log_dir: The run folder; None chooses one under the system's temp folder.
+    """
+
+    target: str
+    args: tuple[str, ...] = ()
+    is_module: bool = False
+    workers: int = 2
+    chief: bool = False
+    evaluator: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    log_dir: Path | None = None
+    deadlines: Deadlines = Deadlines()
+    console: ConsoleWish = ConsoleWish()
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return self.workers + self.chief + self.evaluator
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """One worker process.
+
+    Attributes:
+        rank: Position among all processes: chief, workers, evaluator.
+        task: ``type:index`` in the cluster.
+        port: The port that TensorFlow's server will use.
+        env: Variables set on top of the launcher's own environment.
+        folder: Where its output, error and status files go.
+    """
+
+    rank: int
+    task: str
+    port: int
+    env: Mapping[str, str]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """How messages call this worker."""
+        return f"rank {self.rank} ({self.task})"
+
+    @property
+    def joins(self) -> bool:
+        """Whether it takes part in the cluster's collectives."""
+        return not self.task.startswith("evaluator:")
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A whole run, ready to be started.
+
+    Attributes:
+        python: The interpreter.
+        kind: ``script`` or ``module``.
+        target: The script's path or the module's name.
+        args: The target's own arguments.
+        run_dir: The run folder.
+        workers: One plan per process, in rank order.
+    """
+
+    python: str
+    kind: str
+    target: str
+    args: tuple[str, ...]
+    run_dir: Path
+    workers: tuple[WorkerPlan, ...]
+    deadlines: Deadlines
+    console: ConsoleWish
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON-ready data."""
+        data = asdict(self)
+        data["run_dir"] = str(self.run_dir)
+        for worker in data["workers"]:
+            worker["folder"] = str(worker["folder"])
+        return data
+
+
+def make_plan(
+    request: RunRequest, *, ports: Sequence[int], run_dir: Path, environ: Mapping[str, str]
+) -> RunPlan:
+    """Turn a checked request into a plan.
+
+    Args:
+        request: What was asked for.
+        ports: One free port per process, in rank order.
+        run_dir: The run folder.
+        environ: The environment that the workers inherit.
+    """
+    cluster = ClusterSpec.local(
+        workers=request.workers,
+        chief=request.chief,
+        evaluator=request.evaluator,
+        ports=list(ports),
+    )
+    config = TFConfig(cluster=cluster)
+    given = {**environ, **request.env}
+    shared = {**request.env, **_proxies.bypass(given, LOOPBACK_NAMES)}
+    return RunPlan(
+        python=sys.executable,
+        kind="module" if request.is_module else "script",
+        target=request.target,
+        args=request.args,
+        run_dir=run_dir,
+        workers=tuple(
+            _plan_worker(rank, task, port, config, run_dir, shared)
+            for rank, (task, port) in enumerate(zip(cluster.tasks, ports, strict=True))
+        ),
+        deadlines=request.deadlines,
+        console=request.console,
+    )
+
+
+def _plan_worker(
+    rank: int, task: Task, port: int, config: TFConfig, run_dir: Path, shared: Mapping[str, str]
+) -> WorkerPlan:
+    own = {
+        "TF_CONFIG": config.for_task(task).to_json(),
+        "TFDIST_RANK": str(rank),
+        "TFDIST_RUN_DIR": str(run_dir),
+    }
+    folder = run_dir / "attempt_0" / f"rank_{rank}"
+    return WorkerPlan(rank, str(task), port, {**shared, **own}, folder)
+
+
+def check(request: RunRequest) -> None:
+    """Refuse a request that cannot be carried out.
+
+    Raises:
+        UsageError: Something that was asked for cannot be done; says what and why.
+    """
+    _check_size(request)
+    _check_target(request)
+    _check_numbers(request)
+    for name in OWN_VARIABLES:
+        if name in request.env:
+            raise UsageError(
+                f"the variable {name} was given, but each worker needs its own value of it",
+                hint=f"leave {name} out: tfdist sets it for every worker",
+            )
+
+
+def _check_size(request: RunRequest) -> None:
+    if request.workers < 1:
+        raise UsageError(
+            f"the number of workers is {request.workers}",
+            hint="give at least one worker, for example -n 2",
+        )
+    for rank in request.console.ranks or ():
+        if not 0 <= rank < request.size:
+            raise UsageError(
+                f"rank {rank} is in the rank filter, but the ranks are 0 to {request.size - 1}",
+                hint="ranks count the chief first, then the workers, then the evaluator",
+            )
+
+
+def _check_target(request: RunRequest) -> None:
+    if request.is_module:
+        _check_module(request.target)
+        return
+    path = Path(request.target)
+    if path.is_dir():
+        raise UsageError(
+            f"{request.target} is a directory, not a script",
+            hint="name the script in it, or run a package with -m",
+        )
+    if not path.exists():
+        raise UsageError(
+            f"the script {request.target} does not exist (looked in {Path.cwd()})",
+            hint="check the path, or use -m for a module",
+        )
+    if not os.access(path, os.R_OK):
+        raise UsageError(
+            f"the script {request.target} cannot be read", hint=f"chmod +r {request.target}"
+        )
+
+
+def _check_module(name: str) -> None:
+    top = name.partition(".")[0]
+    try:
+        found = top in sys.modules or importlib.util.find_spec(top) is not None
+    except (ValueError, ImportError):
+        found = False
+    if not (found or Path(top).is_dir() or Path(f"{top}.py").exists()):
+        raise UsageError(
+            f"no module named {name!r} can be found",
+            hint=f"install it, or run from the folder that holds {top}",
+        )
+
+
+def _check_numbers(request: RunRequest) -> None:
+    for name, value in asdict(request.deadlines).items():
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise UsageError(
+                f"the {name} deadline is {value}",
+                hint="give a number of seconds that is not negative",
+            )

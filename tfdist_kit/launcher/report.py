@@ -1,0 +1,32 @@
+"""What a worker tells its launcher: one word per line, through an inherited pipe.
+
+``worker.py`` opens the pipe; the adapters say when the strategy is being made and when it stands.
+In a process that `tfdist run` did not start, saying anything is a no-op.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Literal
+
+Phase = Literal["running", "joining", "joined", "failed", "finished", "finished_without_joining"]
+"""``running``: the script has begun; ``joining`` and ``joined``: before and after the strategy is
+made; ``failed``: ``error.json`` is written; ``finished``: the script has ended, its cluster
+formed; ``finished_without_joining``: the script has ended without ever joining the cluster."""
+
+_pipe: int | None = None
+
+
+def open_pipe(fd: int) -> None:
+    """Report through the pipe `fd` from now on; programs that this process starts do not get it."""
+    global _pipe
+    os.set_inheritable(fd, False)
+    _pipe = fd
+
+
+def say(phase: Phase) -> None:
+    """Tell the launcher, if there is one, that this worker has reached `phase`."""
+    if _pipe is not None:
+        with contextlib.suppress(OSError):  # the launcher is gone; the kernel ends this worker too
+            os.write(_pipe, f"{phase}\n".encode())

@@ -1,0 +1,196 @@
+"""What runs in a worker process before, around and after the user's code.
+
+``spawn`` starts ``main`` in a fresh interpreter: tie this process group's life to the launcher's
+-> run the script or module as ``__main__`` -> record how it ended -> leave as Python would.
+
+It changes nothing that a program could notice: ``__main__``, ``sys.argv``, ``sys.path`` and the
+exit code are those of ``python script.py``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import faulthandler
+import fcntl
+import importlib.machinery
+import importlib.util
+import io
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import types
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+from tfdist_kit import _first_use, _frames
+from tfdist_kit.launcher import failure, ports, report
+
+_OWN_FILES = (__file__, importlib.machinery.__file__, "<frozen importlib")
+KEYBOARD_INTERRUPT_EXIT = 128 + signal.SIGINT
+
+
+def die_with_launcher(alive_fd: int) -> None:
+    """Have this whole process group killed when the launcher's end of a pipe closes.
+
+    The kernel does it (SIGKILL on the pipe's end-of-file), so that it works while native code
+    holds the interpreter's lock, as TensorFlow does while it waits for its peers. Where the
+    kernel cannot, a thread does.
+    """
+    os.set_inheritable(alive_fd, False)
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(alive_fd, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(alive_fd, fcntl.F_SETSIG, signal.SIGKILL)
+        flags = fcntl.fcntl(alive_fd, fcntl.F_GETFL)
+        fcntl.fcntl(alive_fd, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
+        if select.select([alive_fd], [], [], 0)[0]:  # it had gone before we asked
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+    else:
+        threading.Thread(target=_wait_and_die, args=(alive_fd,), daemon=True).start()
+
+
+def _wait_and_die(alive_fd: int) -> None:
+    os.read(alive_fd, 1)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def load_script(path: str, module: types.ModuleType) -> types.CodeType:
+    """Prepare `module` to be ``__main__`` for the script at `path`, and compile it."""
+    path = os.path.abspath(path)
+    module.__file__ = path
+    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    with io.open_code(path) as file:
+        return compile(file.read(), path, "exec")
+
+
+def load_module(name: str, module: types.ModuleType) -> types.CodeType:
+    """Prepare `module` to be ``__main__`` for the module `name`, and compile it."""
+    sys.path.insert(0, os.getcwd())
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{name}.__main__")
+    loader = spec and spec.loader
+    if spec is None or not isinstance(loader, importlib.machinery.SourceFileLoader):
+        raise ImportError(f"No module named {name!r} that can be run")
+    code = loader.get_code(spec.name)
+    if code is None:
+        raise ImportError(f"No code object available for {spec.name}")
+    module.__file__, module.__loader__, module.__spec__ = spec.origin, loader, spec
+    module.__package__ = spec.parent
+    sys.argv[0] = spec.origin or name
+    return code
+
+
+LOADERS: dict[str, Callable[[str, types.ModuleType], types.CodeType]] = {
+    "script": load_script,
+    "module": load_module,
+}
+
+
+def run_as_main(kind: str, target: str) -> None:
+    """Run `target` as ``python target`` or ``python -m target`` would."""
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__builtins__=builtins, __annotations__={})
+    sys.modules["__main__"] = module  # stays: threads and atexit functions outlive this call
+    exec(LOADERS[kind](target, module), module.__dict__)
+
+
+def exit_code_of(leave: SystemExit) -> int:
+    """The code with which Python would leave on `leave`."""
+    if leave.code is None:
+        return 0
+    return leave.code & 0xFF if isinstance(leave.code, int) else 1
+
+
+def users_frames(frames: TracebackType | None) -> TracebackType | None:
+    """Drop the launcher's own frames from the start of a traceback."""
+    while frames and frames.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+        frames = frames.tb_next
+    return frames
+
+
+def users_line(frames: TracebackType | None) -> str:
+    """``file:line`` of the innermost frame that is not of an installed package."""
+    found = ""
+    while frames:
+        if _frames.is_users(frames.tb_frame):
+            found = _frames.place(frames.tb_frame.f_code.co_filename, frames.tb_lineno)
+        frames = frames.tb_next
+    return found
+
+
+def _record(rank_dir: Path, error: BaseException, exit_code: int) -> None:
+    """Leave the failure where the launcher looks for it; nothing here may hide the failure."""
+    told = failure.describe(
+        error,
+        exit_code=exit_code,
+        where=users_line(users_frames(error.__traceback__)),
+        hint=_hint(error),
+    )
+    try:
+        failure.record(rank_dir / "error.json", told)
+    except OSError as problem:
+        print(f"tfdist: cannot write error.json: {problem}", file=sys.stderr)
+    report.say("failed")
+
+
+def _hint(error: BaseException) -> str:
+    """What this process knows of the reason for `error` that its text does not say."""
+    call = _first_use.culprit()
+    if "must be configured at program startup" in str(error) and call is not None:
+        return f"TensorFlow was initialised before the strategy, by {call}; make the strategy first"
+    return ""
+
+
+def _run(kind: str, target: str, rank_dir: Path) -> int:
+    """Run the user's code and return the exit code that it ends with."""
+    try:
+        run_as_main(kind, target)
+    except SystemExit as leave:
+        code = exit_code_of(leave)
+        if leave.code is not None and not isinstance(leave.code, int):
+            print(leave.code, file=sys.stderr)
+        if code:
+            _record(rank_dir, leave, code)
+        return code
+    except KeyboardInterrupt as stop:
+        _record(rank_dir, stop, KEYBOARD_INTERRUPT_EXIT)
+        return KEYBOARD_INTERRUPT_EXIT
+    except BaseException as error:
+        error.__traceback__ = users_frames(error.__traceback__)
+        _record(rank_dir, error, 1)
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    return 0
+
+
+def _has_joined() -> bool:
+    """Tell whether this process serves its address in TF_CONFIG, as every joined worker does."""
+    try:
+        config = json.loads(os.environ["TF_CONFIG"])
+        address = config["cluster"][config["task"]["type"]][config["task"]["index"]]
+        port = int(address.rpartition(":")[2])
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError):
+        return True  # the script changed TF_CONFIG: it knows better than we do
+    open_ports = ports.listening([port])
+    return open_ports is None or port in open_ports
+
+
+def main(alive_fd: str, report_fd: str, rank_dir: str, kind: str, target: str) -> NoReturn:
+    """Be a worker: see the module's docstring. ``sys.argv`` is set by the caller."""
+    die_with_launcher(int(alive_fd))
+    report.open_pipe(int(report_fd))
+    faulthandler.enable()
+    with contextlib.suppress(AttributeError):  # a line at a time, though stdout is a pipe
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    report.say("running")
+    code = _run(kind, target, Path(rank_dir))
+    if code == 0:
+        report.say("finished" if _has_joined() else "finished_without_joining")
+    sys.exit(code)
