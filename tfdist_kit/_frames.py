@@ -8,7 +8,8 @@ from pathlib import Path
 from types import FrameType
 
 _NOT_THE_USERS = (
-    "<",  # code without a file
+    "<frozen",
+    "<__array_function__",
     *(sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib")),
     str(Path(__file__).parent),
 )
