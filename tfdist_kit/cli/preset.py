@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +72,17 @@ def _check(path: Path, key: str, value: Any) -> None:
             f"the preset {path} has the unknown key {key!r}",
             hint=f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(KEYS)}",
         )
-    if not _fits(value, KEYS[key]) or not all(
-        _fits(item, _ITEMS[key])
-        for item in (value.values() if isinstance(value, dict) else value)
-        if key in _ITEMS
-    ):
+    if not _fits(value, KEYS[key]) or not all(_fits(item, _ITEMS[key]) for item in _items(value)):
         raise RunFileError(
             f"the preset {path} has {key} = {value!r}",
             hint=f"{key} must be {_WORDS[key]}",
         )
+
+
+def _items(value: Any) -> Collection[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _fits(value: Any, wanted: type | tuple[type, ...]) -> bool:
