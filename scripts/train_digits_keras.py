@@ -97,6 +97,7 @@ def train(strategy: tf.distribute.Strategy, model: keras.Model) -> None:
         load(strategy, "train"),
         epochs=_EPOCHS.value,
         callbacks=callbacks,
+        shuffle=False,  # the dataset does it, in the same order on all workers
         verbose=2 if chief else 0,
     )
     loss, accuracy = model.evaluate(load(strategy, "test"), verbose=0)

@@ -45,11 +45,12 @@ class Command:
         self.mark = uuid.uuid4().hex
         temp = self.folder / "tmp"
         temp.mkdir(exist_ok=True)
+        own = {"TMPDIR": str(temp), "TFDS_DATA_DIR": str(temp), MARK: self.mark}
         clean = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
         self.process = subprocess.Popen(
             [*TFDIST, *map(str, self.args)],
             cwd=self.folder,
-            env={**clean, "TMPDIR": str(temp), MARK: self.mark, **self.env},
+            env={**clean, **own, **self.env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

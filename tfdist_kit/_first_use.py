@@ -9,10 +9,9 @@ TensorFlow is not loaded yet, it waits for its import.
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
+import linecache
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType, ModuleType
 from typing import Any
@@ -42,7 +41,7 @@ def watch() -> None:
         sys.meta_path.insert(0, _ContextFinder())
 
 
-class _ContextFinder(importlib.abc.MetaPathFinder):
+class _ContextFinder:
     """Lets the import of TensorFlow's context module pass, and wraps what it made."""
 
     def find_spec(
@@ -87,5 +86,6 @@ def _calling_line(frame: FrameType | None) -> str | None:
         frame = frame.f_back
     if frame is None:
         return None
-    [call] = traceback.extract_stack(frame, limit=1)
-    return f"{_frames.place(call.filename, call.lineno)}: {call.line}"
+    filename, line = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(filename, line).strip()
+    return f"{_frames.place(filename, line)}: {text}"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import os
-import sysconfig
-from pathlib import Path
 from types import FrameType
-
-_NOT_THE_USERS = (
-    "<frozen",
-    "<__array_function__",
-    *(sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib")),
-    str(Path(__file__).parent),
-)
 
 
 def is_users(frame: FrameType) -> bool:
     """Whether `frame` runs code that belongs to no installed package."""
-    return not frame.f_code.co_filename.startswith(_NOT_THE_USERS)
+    return not frame.f_code.co_filename.startswith(_not_the_users())
+
+
+@functools.cache
+def _not_the_users() -> tuple[str, ...]:
+    import sysconfig  # here, since every import of the package would pay for it
+
+    installed = (sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib"))
+    return ("<frozen", "<__array_function__", *installed, os.path.dirname(__file__))
 
 
 def place(filename: str, line: int | None) -> str:

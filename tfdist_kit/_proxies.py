@@ -23,9 +23,7 @@ def bypass(environ: Mapping[str, str], hosts: Iterable[str]) -> dict[str, str]:
     changed = {}
     for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
         before = environ.get(name, "")
-        if (
-            before or name == "no_proxy"
-        ):  # gRPC heeds no_grpc_proxy alone where it is set
+        if before or name == "no_proxy":  # gRPC heeds no_grpc_proxy alone where it is set
             missing = [host for host in wanted if host not in before.split(",")]
             changed[name] = ",".join(filter(None, [before, *missing]))
     return changed

@@ -45,7 +45,7 @@ def test_the_root_cause_is_the_first_failure_that_is_not_a_consequence() -> None
     history = History(tasks=("worker:0", "worker:1", "worker:2")).all_join(1)
     history.fails(10.0, 0, aftermath=True).fails(10.1, 2, 3).fails(10.2, 1, 7)
     assert history.outcome().root == 2
-    assert history.outcome().consequences == (0, 1)
+    assert history.outcome().others == (0, 1)
     assert history.outcome().exit_code == 3
 
 

@@ -1,1 +1,4 @@
-"""Placeholder docstring, replaced by its room."""
+"""Thin adapters over TensorFlow's own classes: the only room that imports TensorFlow.
+
+Each module delegates to the real class and adds only what TensorFlow lacks.
+"""

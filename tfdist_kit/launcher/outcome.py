@@ -28,14 +28,14 @@ class Outcome:
         exit_code: What `tfdist run` leaves with.
         cause: Why the run was ended; None when every worker ended well.
         root: The rank with the root cause, if a worker failed.
-        consequences: The other failed ranks, in the order of their failures.
+        others: The other failed ranks, in the order of their failures.
         seconds: How long it took.
     """
 
     exit_code: int
     cause: Cause | None
     root: int | None
-    consequences: tuple[int, ...]
+    others: tuple[int, ...]
     seconds: float
 
 
@@ -61,7 +61,7 @@ def conclude(supervisor: Supervisor, failures: Mapping[int, Failure], now: float
         exit_code=_exit_code(cause, root),
         cause=cause,
         root=root.rank if root else None,
-        consequences=tuple(entry.rank for entry in sorted(failed[1:], key=lambda e: e.at)),
+        others=tuple(entry.rank for entry in sorted(failed[1:], key=lambda e: e.at)),
         seconds=now - supervisor.started,
     )
 

@@ -150,8 +150,10 @@ def _consequences(
             "This error says that a peer had gone, and no worker failed before it: "
             + _who_had_left(plan, supervisor)
         )
-    for rank in outcome.consequences:
-        yield f"consequence: {_what_happened(plan.workers[rank], supervisor, failures.get(rank))}"
+    for rank in outcome.others:
+        later = failures.get(rank)
+        kind = "consequence" if later is not None and later.aftermath else "also"
+        yield f"{kind}: {_what_happened(plan.workers[rank], supervisor, later)}"
 
 
 def _who_had_left(plan: RunPlan, supervisor: Supervisor) -> str:

@@ -1,0 +1,114 @@
+"""What the pages say: their links lead somewhere, their examples run, and they name everything."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tfdist_kit
+from tests.commands import DEADLINE, script, tfdist
+from tfdist_kit.cli.main import build_parser
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+LINK = re.compile(r"\[[^]]+\]\(([^)\s]+)\)")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    for name, text in TEXT.items():
+        for found, body in BLOCK.findall(text):
+            if found == language:
+                yield name, body
+
+
+def anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
+    return {title.replace(" ", "-") for title in plain}
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_every_link_leads_somewhere(name: str) -> None:
+    for link in LINK.findall(TEXT[name]):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / name).parent / path if path else ROOT / name
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.read_text(encoding="utf-8")), link
+
+
+def session(page: str) -> list[str]:
+    """All commands of a page that are shown with their output."""
+    return [body for name, body in blocks("console") if name == page and body[:2] == "$ "]
+
+
+@pytest.mark.parametrize("page", [page for page in TEXT if session(page)])
+def test_commands_print_what_the_page_shows(tmp_path: Path, page: str) -> None:
+    hidden = ("TF_CONFIG", "http_proxy", "https_proxy", "grpc_proxy")
+    env = {name: value for name, value in os.environ.items() if name not in hidden}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    for body in session(page):
+        for example in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+            command, _, expected = example.partition("\n")
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=tmp_path,
+                env=env,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=DEADLINE,
+            )
+            assert (done.stdout + done.stderr).rstrip() == expected.rstrip(), command
+
+
+def test_the_readmes_program_trains_on_two_workers_and_alone(tmp_path: Path) -> None:
+    [program] = [body for name, body in blocks("python") if name == "README.md"]
+    name = script(tmp_path, program)
+    result = tfdist("run", "--timeout", "100", name, folder=tmp_path, env=QUIET)
+    assert result.code == 0, result.err
+    accuracies = [float(text) for text in re.findall(r"accuracy: ([\d.]+)", result.out)]
+    assert len(accuracies) == 6  # three epochs on each of two workers
+    assert accuracies[-1] > 0.6
+    alone = tfdist("run", "-n", "1", "--timeout", "100", name, folder=tmp_path, env=QUIET)
+    assert alone.code == 0, alone.err
+
+
+def test_every_public_name_is_on_some_page() -> None:
+    everything = "\n".join(TEXT.values())
+    unnamed = [name for name in tfdist_kit.__all__ if f"{name}" not in everything]
+    assert unnamed == ["__version__"]
+
+
+def test_every_error_is_in_the_table_with_its_code() -> None:
+    table = dict(re.findall(r"^\| (TFD\d+) \| `(\w+)`", TEXT["docs/errors.md"], re.MULTILINE))
+    errors = {name for name in tfdist_kit.__all__ if name.endswith("Error")} - {"TfdistError"}
+    assert {getattr(tfdist_kit, name).code: name for name in errors} == table
+
+
+def test_every_option_of_run_is_on_its_page() -> None:
+    [commands] = [
+        action
+        for action in build_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    ]
+    options = {
+        option
+        for action in commands.choices["run"]._actions
+        for option in action.option_strings[:1]
+        if action.help is not argparse.SUPPRESS
+    }
+    page = TEXT["docs/run.md"]
+    assert [option for option in sorted(options - {"-h"}) if f"{option}" not in page] == []
