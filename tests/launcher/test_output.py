@@ -140,3 +140,17 @@ def test_timestamps(tmp_path: Path) -> None:
     os.close(reader)
     assert shown[:5] in (before, after)
     assert shown[12:] == " [rank 0] hi\n"
+
+
+def test_output_that_cannot_be_kept_is_still_shown(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    console = Console()
+    log = StreamLog(Path("/dev/full"), console, writer, b"", timestamps=False)
+    with pytest.raises(OSError, match="No space left"):
+        log.feed(b"one\n")
+    log.feed(b"two\n")
+    log.close()
+    console.close(5)
+    os.close(writer)
+    assert read_all(reader) == b"one\ntwo\n"
+    os.close(reader)

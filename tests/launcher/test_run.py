@@ -380,3 +380,23 @@ def test_workers_have_no_input_and_no_inherited_files(tmp_path: Path) -> None:
     result = tfdist("run", "-n", "1", name, folder=tmp_path)
     os.close(writer)
     assert result.out.splitlines() == ["[rank 0] ''", "[rank 0] [b'0', b'1', b'2', b'3']"]
+
+
+def test_too_few_file_descriptors_are_one_clear_error(tmp_path: Path) -> None:
+    name = script(tmp_path, "import time; time.sleep(60)")
+    result = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f"ulimit -n 40; exec {sys.executable} -m tfdist_kit.cli.main run -n 9 {name}",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.returncode == 2
+    assert "cannot be started: [Errno 24] Too many open files" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -179,7 +179,10 @@ class _Launch:
     def _on_output(self, fd: int) -> None:
         data = _read(fd)
         if data:
-            self._logs[fd].feed(data)
+            try:
+                self._logs[fd].feed(data)
+            except OSError as error:
+                self._say(f"some output cannot be kept in {self._plan.run_dir}: {error}")
         elif data is not None:
             self._logs.pop(fd).close()
             self._selector.unregister(fd)
@@ -266,6 +269,8 @@ class _Launch:
                 failures[worker.rank] = failed
         outcome = conclude(self._supervisor, failures, time.monotonic())
         self._folder.event("over", exit_code=outcome.exit_code, root=outcome.root)
+        if self._folder.trouble is not None:
+            self._say(f"the run folder is not complete: {self._folder.trouble}")
         self._say(summarise(self._plan, self._supervisor, failures, outcome))
         interrupted = outcome.cause is not None and outcome.cause.why is Why.SIGNAL
         self._console.close(_INTERRUPTED_CONSOLE_WAIT if interrupted else None)

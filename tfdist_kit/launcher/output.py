@@ -150,12 +150,28 @@ class StreamLog:
         self._prefix = prefix
         self._timestamps = timestamps
         self._lines = Lines()
+        self._file_is_broken = False
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that the worker wrote."""
-        self._file.write(data)
-        if self._console is not None:
-            self._show(self._lines.feed(data, time.monotonic()))
+        """Take bytes that the worker wrote; they are shown even if they cannot be kept.
+
+        Raises:
+            OSError: The log file cannot be written; said once, and then no more.
+        """
+        try:
+            self._keep(data)
+        finally:
+            if self._console is not None:
+                self._show(self._lines.feed(data, time.monotonic()))
+
+    def _keep(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view and not self._file_is_broken:
+                view = view[self._file.write(view) :]
+        except OSError:
+            self._file_is_broken = True
+            raise
 
     def close(self) -> None:
         """The stream has ended."""

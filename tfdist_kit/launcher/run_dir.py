@@ -16,10 +16,10 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from tfdist_kit._errors import UsageError
 
@@ -29,6 +29,9 @@ _CONTENTS = ("attempt_*", "plan.json", "events.jsonl")
 
 class RunDir:
     """An open run folder, locked until ``close``.
+
+    Attributes:
+        trouble: Why something could not be written, if so; a run goes on without its records.
 
     Args:
         wish: The folder to use, made if need be; None for a new one under the temp folder.
@@ -48,7 +51,7 @@ class RunDir:
                 hint="name a folder that can be written with --log-dir",
             ) from error
         self._take()
-        self._events: IO[str] | None = None
+        self.trouble: OSError | None = None
 
     def _take(self) -> None:
         try:
@@ -87,15 +90,23 @@ class RunDir:
     def write_status(self, folder: Path, status: Mapping[str, Any]) -> None:
         """Replace a worker's ``status.json`` as a whole."""
         partial = folder / "status.partial"
-        partial.write_text(json.dumps(status) + "\n", encoding="utf-8")
-        partial.replace(folder / "status.json")
+        with self._writing():
+            partial.write_text(json.dumps(status) + "\n", encoding="utf-8")
+            partial.replace(folder / "status.json")
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append one event, stamped with the wall clock in seconds."""
-        if self._events is None:
-            self._events = (self.path / "events.jsonl").open("a", buffering=1, encoding="utf-8")
         record = {"time": round(time.time(), 3), "event": kind, **fields}
-        self._events.write(json.dumps(record) + "\n")
+        with self._writing(), (self.path / "events.jsonl").open("a", encoding="utf-8") as events:
+            events.write(json.dumps(record) + "\n")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Note the first failure to write instead of letting it end the run."""
+        try:
+            yield
+        except OSError as error:
+            self.trouble = self.trouble or error
 
     def __enter__(self) -> RunDir:
         return self
@@ -107,8 +118,6 @@ class RunDir:
         frames: TracebackType | None,
     ) -> None:
         """Release the folder; its contents stay."""
-        if self._events is not None:
-            self._events.close()
         os.close(self._lock)
 
 

@@ -96,10 +96,25 @@ def spawn(plan: RunPlan, worker: WorkerPlan, environ: Mapping[str, str]) -> Work
         worker: Which of its workers.
         environ: The launcher's environment; the worker's own variables are put on top.
     """
-    alive_read, alive_write = os.pipe()
-    report_read, report_write = os.pipe()
-    own = [str(alive_read), str(report_write), str(worker.folder), plan.kind, plan.target]
     try:
+        return _spawn(plan, worker, environ)
+    except OSError as error:
+        raise UsageError(
+            f"{worker.name} cannot be started: {error}",
+            hint="the system refused a process, a file or memory: see ulimit -a and free",
+        ) from error
+
+
+def _spawn(plan: RunPlan, worker: WorkerPlan, environ: Mapping[str, str]) -> WorkerProcess:
+    with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as always:
+        alive_read, alive_write = os.pipe()
+        always.callback(os.close, alive_read)
+        on_failure.callback(os.close, alive_write)
+        report_read, report_write = os.pipe()
+        always.callback(os.close, report_write)
+        on_failure.callback(os.close, report_read)
+        os.set_blocking(report_read, False)
+        own = [str(alive_read), str(report_write), str(worker.folder), plan.kind, plan.target]
         process = subprocess.Popen(
             [plan.python, "-c", _BOOT.format(root=_ROOT), *own, *plan.args],
             stdin=subprocess.DEVNULL,
@@ -110,17 +125,7 @@ def spawn(plan: RunPlan, worker: WorkerPlan, environ: Mapping[str, str]) -> Work
             start_new_session=True,
             bufsize=0,
         )
-    except OSError as error:
-        os.close(alive_write)
-        os.close(report_read)
-        raise UsageError(
-            f"{worker.name} cannot be started: {error}",
-            hint="the system refused a new process: too many of them, or too little memory?",
-        ) from error
-    finally:
-        os.close(alive_read)
-        os.close(report_write)
-    os.set_blocking(report_read, False)
+        on_failure.pop_all()
     return WorkerProcess(worker.rank, process, alive_write, report_read, _open_pidfd(process.pid))
 
 
