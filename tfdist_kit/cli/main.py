@@ -61,6 +61,9 @@ def main(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # our reader has gone; there is nobody left to tell
         sys.stdout = None
         return ERROR_EXIT
+    except OSError as error:
+        print(f"tfdist: error: {error}", file=sys.stderr)
+        return ERROR_EXIT
 
 
 def _complain(error: TfdistError, code: int) -> int:

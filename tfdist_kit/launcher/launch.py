@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import selectors
 import signal
 import socket
@@ -45,6 +44,7 @@ from tfdist_kit.launcher.supervisor import (
 HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STREAM_FDS = {"stdout": 1, "stderr": 2}
 _CHUNK = 1 << 20
+_LAST_READS = 64
 _JOIN_POLL = 0.2
 _NO_PIDFD_POLL = 0.05
 _FULL_CONSOLE_POLL = 0.02
@@ -88,6 +88,7 @@ class _Launch:
         self._reports: dict[int, bytes] = {}
         self._logs: dict[int, StreamLog] = {}
         self._paused = False
+        self._next_look = 0.0
         self._selector = selectors.DefaultSelector()
         self._supervisor = Supervisor(plan.workers, plan.deadlines, time.monotonic())
 
@@ -170,13 +171,17 @@ class _Launch:
                 self._selector.register(fd, selectors.EVENT_READ, self._on_output)
 
     def _look_who_listens(self) -> None:
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _JOIN_POLL
         ranks = {self._plan.workers[rank].port: rank for rank in self._supervisor.not_joined()}
         for port in (ports.listening(ranks) if ranks else None) or ():
             self._handle(Listening(ranks[port]))
 
     # What happened
 
-    def _on_output(self, fd: int) -> None:
+    def _on_output(self, fd: int) -> bool:
+        """Take what can be read now; tells whether there was anything."""
         data = _read(fd)
         if data:
             try:
@@ -186,6 +191,7 @@ class _Launch:
         elif data is not None:
             self._logs.pop(fd).close()
             self._selector.unregister(fd)
+        return bool(data)
 
     def _on_report(self, rank: int, fd: int) -> None:
         data = _read(fd)
@@ -252,9 +258,10 @@ class _Launch:
                 process.send(signal.SIGKILL)
                 process.process.wait()
         self._pause_output(False)
-        for fd in list(self._logs):  # all writers are dead: what is in the pipes is all there is
-            while fd in self._logs and _is_readable(fd):
-                self._on_output(fd)
+        for fd in list(self._logs):  # what is in the pipes is all there is: the writers are dead
+            for _ in range(_LAST_READS):  # or have escaped, and may write for ever
+                if not self._on_output(fd):
+                    break
         for log in self._logs.values():
             log.close()
         for process in self._processes:
@@ -283,10 +290,6 @@ def _read(fd: int) -> bytes | None:
         return os.read(fd, _CHUNK)
     except BlockingIOError:
         return None
-
-
-def _is_readable(fd: int) -> bool:
-    return bool(select.select([fd], [], [], 0)[0])
 
 
 @contextlib.contextmanager
