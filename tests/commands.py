@@ -15,7 +15,7 @@ from types import TracebackType
 
 MARK = "TFDIST_TEST_MARK"
 DEADLINE = 120.0
-TFDIST = (sys.executable, "-m", "tfdist_kit.cli.main")
+TFDIST = (sys.executable, "-m", "tfdist_kit.cli")
 
 
 @dataclass

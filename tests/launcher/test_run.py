@@ -337,7 +337,8 @@ def test_ctrl_c_before_the_workers_are_up(tmp_path: Path) -> None:
         with Command(["run", "--grace", "1", name], tmp_path) as command:
             time.sleep(delay)
             command.process.send_signal(signal.SIGINT)
-            assert command.result().code in (130, -signal.SIGINT)
+            # 1: Python itself was still starting
+            assert command.result().code in (130, -signal.SIGINT, 1)
             command.assert_nothing_lives()
 
 
@@ -388,7 +389,7 @@ def test_too_few_file_descriptors_are_one_clear_error(tmp_path: Path) -> None:
         [
             "bash",
             "-c",
-            f"ulimit -n 40; exec {sys.executable} -m tfdist_kit.cli.main run -n 9 {name}",
+            f"ulimit -n 40; exec {sys.executable} -m tfdist_kit.cli run -n 9 {name}",
         ],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path)},

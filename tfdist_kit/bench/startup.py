@@ -66,7 +66,7 @@ def run(*command: str | Path) -> None:
 
 def tfdist_run(script: Path, workers: int) -> None:
     """Launch `script` with ``tfdist run``."""
-    run(sys.executable, "-m", "tfdist_kit.cli.main", "run", "-n", str(workers), script)
+    run(sys.executable, "-m", "tfdist_kit.cli", "run", "-n", str(workers), script)
 
 
 def plain_launch(script: Path, workers: int) -> None:
@@ -89,7 +89,7 @@ def plain_launch(script: Path, workers: int) -> None:
 
 def death_of_a_worker(script: Path) -> None:
     """Launch two workers of which one kills itself at once; the other would sleep."""
-    command = [sys.executable, "-m", "tfdist_kit.cli.main", "run", "-n", "2", str(script)]
+    command = [sys.executable, "-m", "tfdist_kit.cli", "run", "-n", "2", str(script)]
     code = subprocess.run(command, capture_output=True, check=False).returncode
     if code != 137:
         raise RuntimeError(f"tfdist run left with {code}, not with 137")

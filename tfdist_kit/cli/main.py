@@ -1,6 +1,6 @@
 """``tfdist``: parse the command line, run one sub-command, turn errors into exit codes.
 
-Exit codes: the sub-command's own; 2 for what cannot be done as asked; 130 for Ctrl-C.
+Exit codes: the sub-command's own; 2 for what cannot be done as asked; 1 for any other error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from tfdist_kit._version import __version__
 COMMANDS = ("run", "config")
 USAGE_EXIT = 2
 ERROR_EXIT = 1
-INTERRUPT_EXIT = 130
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -56,8 +55,6 @@ def main(args: argparse.Namespace) -> int:
         return _complain(error, USAGE_EXIT)
     except TfdistError as error:
         return _complain(error, ERROR_EXIT)
-    except KeyboardInterrupt:
-        return INTERRUPT_EXIT
     except BrokenPipeError:  # our reader has gone; there is nobody left to tell
         sys.stdout = None
         return ERROR_EXIT
@@ -74,7 +71,3 @@ def _complain(error: TfdistError, code: int) -> int:
 def entry_point() -> None:
     """The console script."""
     app.run(main, flags_parser=parse)
-
-
-if __name__ == "__main__":
-    entry_point()

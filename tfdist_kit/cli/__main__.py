@@ -1,0 +1,15 @@
+"""Where the command starts: ``tfdist``, or ``python -m tfdist_kit.cli``.
+
+Until there are workers to look after, Ctrl-C simply ends the process. Python's own way, an
+exception wherever the program happens to be, can be lost in the middle of an import.
+"""
+
+import signal
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from tfdist_kit.cli.main import entry_point  # only now is there something to import
+
+if __name__ == "__main__":
+    entry_point()
