@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,8 @@ def two_workers(ports: tuple[int, ...]) -> TFConfig:
 
 @pytest.mark.parametrize("index", [0, 1], ids=["the worker is absent", "the leader is absent"])
 def test_an_absent_task_is_named(tmp_path: Path, index: int) -> None:
+    if index == 0 and version("tensorflow").startswith("2.18."):
+        pytest.skip("TensorFlow 2.18 has no registration barrier")
     absent = f"worker:{1 - index}"
     with HeldPorts(2) as held:
         config = two_workers(held.numbers)

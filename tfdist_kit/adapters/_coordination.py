@@ -7,6 +7,7 @@ private that they need is named here, and nowhere else.
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import Any
 
 from tfdist_kit._errors import UnsupportedVersionError
@@ -14,6 +15,8 @@ from tfdist_kit.tf_config import ClusterSpec, Task
 
 _CONTEXT = "tensorflow.python.eager.context"
 _STRATEGY = "tensorflow.python.distribute.collective_all_reduce_strategy"
+_log = logging.getLogger(__name__)
+
 COORDINATED_JOBS = ("chief", "worker")
 
 
@@ -67,9 +70,22 @@ def configure(
         ],
     )
     if join_timeout is not None:
-        # Without the barrier the leader's own registration succeeds at once, and it then waits
-        # for the others without any deadline.
-        context.coordination_service.cluster_register_with_barrier = True
+        _register_at_a_barrier(context.coordination_service)
+
+
+def _register_at_a_barrier(config: Any) -> None:
+    """Let nobody in before all are there.
+
+    Without it the leader's own registration succeeds at once, and the leader then waits for the
+    others without any deadline.
+    """
+    if "cluster_register_with_barrier" in config.DESCRIPTOR.fields_by_name:
+        config.cluster_register_with_barrier = True
+    else:
+        _log.warning(
+            "TensorFlow before 2.19 cannot give up waiting for an absent worker: join_timeout "
+            "holds only where the leader is absent"
+        )
 
 
 def joins(task: Task) -> bool:
