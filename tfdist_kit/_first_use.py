@@ -82,10 +82,14 @@ def _wrap(context_module: ModuleType) -> None:
 
 
 def _calling_line(frame: FrameType | None) -> str | None:
-    while frame is not None and not _frames.is_users(frame):
+    """The innermost line of the user's whose text is known, else the innermost."""
+    found: str | None = None
+    while frame is not None:
+        if _frames.is_users(frame):
+            filename, line = frame.f_code.co_filename, frame.f_lineno
+            text = linecache.getline(filename, line).strip()
+            if text:
+                return f"{_frames.place(filename, line)}: {text}"
+            found = found or _frames.place(filename, line)
         frame = frame.f_back
-    if frame is None:
-        return None
-    filename, line = frame.f_code.co_filename, frame.f_lineno
-    text = linecache.getline(filename, line).strip()
-    return f"{_frames.place(filename, line)}: {text}"
+    return found

@@ -16,10 +16,15 @@ def is_users(frame: FrameType) -> bool:
 def _not_the_users() -> tuple[str, ...]:
     import sysconfig  # here, since every import of the package would pay for it
 
-    installed = (sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib"))
-    return ("<frozen", "<__array_function__", *installed, os.path.dirname(__file__))
+    installed = [sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib")]
+    folders = (os.path.join(folder, "") for folder in (*installed, os.path.dirname(__file__)))
+    return ("<frozen", "<__array_function__", *folders)
 
 
 def place(filename: str, line: int | None) -> str:
     """``file:line``, with the file as seen from the working directory if it lies below it."""
-    return f"{filename.removeprefix(os.path.join(os.getcwd(), ''))}:{line}"
+    try:
+        below = os.path.join(os.getcwd(), "")
+    except OSError:  # the working directory is gone
+        below = ""
+    return f"{filename.removeprefix(below)}:{line}"

@@ -39,12 +39,18 @@ def test_a_good_run_is_one_line() -> None:
 
 def test_peers_of_a_worker_that_left_early_are_told_who_left() -> None:
     history = History().all_join(1).at(3, Exited(1, 0)).fails(13, 0, aftermath=True)
-    assert "no worker failed before it: rank 1 (worker:1) ended with exit code 0." in told(history)
+    blame = "rank 1 (worker:1) ended with exit code 0 while rank 0 (worker:0) needed it still"
+    assert f"FAILED with exit code 1 after 13.0 s: {blame}" in told(history)
 
 
 def test_a_frozen_worker_is_suspected_when_nobody_left() -> None:
     history = History().all_join(1).fails(13, 0, aftermath=True).at(30, Exited(1, -9))
-    assert "no worker failed before it: a worker froze" in told(history)
+    text = (
+        "The following tasks are unhealthy (stopped sending heartbeats):\n"
+        "/job:worker/replica:0/task:1\nThe tasks have crashed."
+    )
+    history.failures[0] = replace(history.failures[0], message=text)
+    assert "rank 1 (worker:1) stopped answering, frozen or starved" in told(history)
 
 
 def test_a_long_traceback_is_cut_in_the_middle() -> None:
@@ -54,6 +60,13 @@ def test_a_long_traceback_is_cut_in_the_middle() -> None:
     shown = told(history).splitlines()
     assert "  ... 160 lines ..." in shown
     assert {"frame 0", "frame 199"} < set(shown)
+
+
+def test_a_huge_message_is_cut() -> None:
+    history = History().all_join(1).fails(5, 1).at(6, Exited(0, 0))
+    huge = "x" * 1_000_000
+    history.failures[1] = replace(history.failures[1], message=huge, traceback=huge)
+    assert len(told(history)) < 2000
 
 
 def test_an_independent_failure_is_not_called_a_consequence() -> None:

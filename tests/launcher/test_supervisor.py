@@ -8,7 +8,16 @@ import pytest
 
 from tests.launcher.histories import History
 from tfdist_kit.launcher.plan import Deadlines
-from tfdist_kit.launcher.supervisor import Exited, Listening, Said, Signalled, State, Tell, Why
+from tfdist_kit.launcher.supervisor import (
+    Exited,
+    Listening,
+    NotStarted,
+    Said,
+    Signalled,
+    State,
+    Tell,
+    Why,
+)
 
 EVALUATED = ("chief:0", "worker:0", "evaluator:0")
 
@@ -158,7 +167,8 @@ def test_an_evaluator_that_fails_is_a_failure() -> None:
 
 
 def test_ctrl_c_is_passed_on_and_followed_by_kill() -> None:
-    history = History(deadlines=Deadlines(grace=5)).all_join(1).at(3, Signalled(SIGINT)).at(10)
+    history = History(deadlines=Deadlines(grace=5))
+    history.at(1, Said(0, "running"), Said(1, "running")).at(3, Signalled(SIGINT)).at(10)
     assert history.kills() == [
         (3, 0, SIGINT),
         (3, 1, SIGINT),
@@ -167,6 +177,11 @@ def test_ctrl_c_is_passed_on_and_followed_by_kill() -> None:
     ]
     history.at(11, Exited(0, -SIGKILL), Exited(1, -SIGKILL))
     assert (history.outcome().exit_code, history.outcome().root) == (130, None)
+
+
+def test_ctrl_c_is_sigterm_for_a_worker_that_is_still_starting() -> None:
+    history = History().at(1, Said(0, "running")).at(3, Signalled(SIGINT))
+    assert history.kills() == [(3, 0, SIGINT), (3, 1, SIGTERM)]
 
 
 def test_a_second_ctrl_c_kills_at_once() -> None:
@@ -184,3 +199,16 @@ def test_one_dead_peer_more_does_not_prolong_the_drain() -> None:
     history = History(("worker:0", "worker:1", "worker:2"), Deadlines(drain=5)).all_join(1)
     history.fails(10, 1).fails(14, 2, aftermath=True).at(30)
     assert history.kills()[0] == (15, 0, SIGTERM)
+
+
+def test_the_time_limit_holds_while_draining() -> None:
+    history = History(deadlines=Deadlines(total=12, drain=30, grace=5)).all_join(1)
+    history.at(10, Said(1, "failed")).at(40)
+    assert history.kills() == [(12, 0, SIGTERM), (17, 0, SIGKILL), (17, 1, SIGKILL)]
+
+
+def test_workers_that_were_not_started_do_not_matter() -> None:
+    history = History(("worker:0", "worker:1", "worker:2")).at(1, Signalled(SIGINT))
+    history.at(2, NotStarted(1), NotStarted(2), Exited(0, -SIGINT))
+    assert history.supervisor.state is State.OVER
+    assert history.outcome().exit_code == 130

@@ -18,6 +18,7 @@ from tfdist_kit._errors import (
     JoinTimeoutError,
     MissingDependencyError,
     StrategyError,
+    TfdistError,
     TooLateError,
     UsageError,
 )
@@ -267,9 +268,11 @@ def _check_size(strategy: Any, config: TFConfig) -> None:
 
 
 def _enable_keras() -> None:
+    from tfdist_kit.adapters.keras import enable_multi_worker
+
     try:
-        from tfdist_kit.adapters.keras import enable_multi_worker
-    except ImportError:  # no Keras: nothing to enable
-        _log.debug("Keras is not installed; nothing to enable for it")
+        enable_multi_worker()
+    except MissingDependencyError:
         return
-    enable_multi_worker()
+    except TfdistError as error:  # loops of one's own do not need it
+        _log.warning("Keras models will not train on several workers: %s", error)

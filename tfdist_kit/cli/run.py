@@ -63,7 +63,10 @@ def add_parser(subparsers: Any) -> None:
         "--dry-run", action="store_true", help="print the plan as JSON and start nothing"
     )
     parser.add_argument("target", metavar="SCRIPT", help="what each worker runs")
-    parser.add_argument("script_args", metavar="ARG", nargs=argparse.REMAINDER, help="its own")
+    own = parser.add_argument(
+        "script_args", metavar="ARG", nargs=argparse.REMAINDER, help="its own"
+    )
+    own.required = False
     parser.set_defaults(run=execute)
 
 

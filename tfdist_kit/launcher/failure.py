@@ -61,10 +61,19 @@ def is_aftermath(error: BaseException) -> bool:
     """Tell whether `error` (or what it was raised from) only reports that a peer has gone."""
     seen: BaseException | None = error
     while seen is not None:
-        if type(seen).__name__ in _AFTERMATH_TYPES and _COLLECTIVE_AFTERMATH.search(str(seen)):
+        known = type(seen).__name__ in _AFTERMATH_TYPES
+        if known and _COLLECTIVE_AFTERMATH.search(text_of(seen)):
             return True
         seen = seen.__cause__ or seen.__context__
     return False
+
+
+def text_of(error: BaseException) -> str:
+    """The exception's text, even of one that cannot be turned into text."""
+    try:
+        return str(error)
+    except Exception:
+        return "<no text: its __str__ failed>"
 
 
 def describe(error: BaseException, *, exit_code: int, where: str, hint: str = "") -> Failure:
@@ -79,7 +88,7 @@ def describe(error: BaseException, *, exit_code: int, where: str, hint: str = ""
     return Failure(
         kind="exit" if isinstance(error, SystemExit) else "exception",
         type=type(error).__name__,
-        message=str(error),
+        message=text_of(error),
         where=where,
         traceback="".join(traceback.format_exception(error)),
         exit_code=exit_code,

@@ -12,13 +12,11 @@ import os
 import selectors
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
-from tfdist_kit.launcher import failure, ports
+from tfdist_kit.launcher import failure, ports, temp
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.outcome import Outcome, conclude
 from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
@@ -32,6 +30,7 @@ from tfdist_kit.launcher.supervisor import (
     Kill,
     Listening,
     Message,
+    NotStarted,
     Said,
     Signalled,
     State,
@@ -45,10 +44,11 @@ HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STREAM_FDS = {"stdout": 1, "stderr": 2}
 _CHUNK = 1 << 20
 _LAST_READS = 64
+_LONGEST_WAIT = 3600.0
 _JOIN_POLL = 0.2
 _NO_PIDFD_POLL = 0.05
 _FULL_CONSOLE_POLL = 0.02
-_INTERRUPTED_CONSOLE_WAIT = 1.0
+_HURRIED_CONSOLE_WAIT = 1.0
 
 
 def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
@@ -62,8 +62,14 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
         UsageError: It cannot be done; nothing was started.
     """
     check(request)
-    with HeldPorts(request.size) as held, RunDir(request.log_dir) as folder:
-        plan = make_plan(request, ports=held.numbers, run_dir=folder.path, environ=environ)
+    with (
+        HeldPorts(request.size) as held,
+        RunDir(request.log_dir) as folder,
+        temp.scratch() as scratch,
+    ):
+        plan = make_plan(
+            request, ports=held.numbers, run_dir=folder.path, scratch=scratch, environ=environ
+        )
         folder.write_plan(plan.to_dict())
         return _Launch(plan, folder, environ).run()
 
@@ -71,9 +77,12 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
 def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
     """The plan that `run` would carry out; ports and run folder are chosen anew each time."""
     check(request)
-    run_dir = request.log_dir or Path(tempfile.gettempdir()) / "RUN_DIR"
+    run_dir = (request.log_dir or temp.home() / "RUN_DIR").absolute()
+    scratch = temp.home() / "TMPDIR"
     with HeldPorts(request.size) as held:
-        return make_plan(request, ports=held.numbers, run_dir=run_dir.absolute(), environ=environ)
+        return make_plan(
+            request, ports=held.numbers, run_dir=run_dir, scratch=scratch, environ=environ
+        )
 
 
 class _Launch:
@@ -102,7 +111,7 @@ class _Launch:
                     self._step()
             finally:
                 self._end()
-            return self._sum_up()
+        return self._sum_up()  # no worker is left; a signal may end us as it ends any program
 
     # Starting
 
@@ -113,6 +122,11 @@ class _Launch:
             self._processes.append(process)
             self._note(worker.rank, "started", pid=process.process.pid)
             self._watch(worker, process)
+            self._step(wait=False)
+            if self._supervisor.state is not State.RUNNING:
+                break
+        for worker in self._plan.workers[len(self._processes) :]:
+            self._handle(NotStarted(worker.rank))
 
     def _watch(self, worker: WorkerPlan, process: WorkerProcess) -> None:
         for stream, fd in process.output_fds().items():
@@ -136,9 +150,9 @@ class _Launch:
 
     # One turn of the loop
 
-    def _step(self) -> None:
+    def _step(self, *, wait: bool = True) -> None:
         self._pause_output(self._console.is_full)
-        for key, _ in self._selector.select(self._timeout()):
+        for key, _ in self._selector.select(self._timeout() if wait else 0):
             key.data(key.fd)
         self._look_who_listens()
         for process in self._processes:
@@ -146,8 +160,8 @@ class _Launch:
                 self._on_exit(process)
         self._handle(Tick())
 
-    def _timeout(self) -> float | None:
-        waits = []
+    def _timeout(self) -> float:
+        waits = [_LONGEST_WAIT]
         deadline = self._supervisor.next_deadline()
         if deadline is not None:
             waits.append(max(0.0, deadline - time.monotonic()))
@@ -157,7 +171,7 @@ class _Launch:
             waits.append(_FULL_CONSOLE_POLL)
         if any(process.pidfd is None for process in self._processes):
             waits.append(_NO_PIDFD_POLL)
-        return min(waits, default=None)
+        return min(waits)
 
     def _pause_output(self, pause: bool) -> None:
         """Read no more output while the terminal is behind: the workers wait, we do not."""
@@ -222,10 +236,14 @@ class _Launch:
         for action in self._supervisor.handle(message, time.monotonic()):
             match action:
                 case Kill(rank, signum):
-                    self._folder.event("signal", rank=rank, signum=signum)
-                    self._processes[rank].send(signum)
+                    self._kill(rank, signum)
                 case Tell(text):
                     self._say(text)
+
+    def _kill(self, rank: int, signum: int) -> None:
+        if rank < len(self._processes):  # the others have not been started yet, and will not be
+            self._folder.event("signal", rank=rank, signum=signum)
+            self._processes[rank].send(signum)
 
     # What is written down
 
@@ -237,6 +255,8 @@ class _Launch:
                 self._note(rank, "listening")
             case Exited(rank, returncode):
                 self._note(rank, "exited", returncode=returncode)
+            case NotStarted(rank):
+                self._folder.event("not_started", rank=rank)
             case Signalled(signum):
                 self._folder.event("received", signum=signum)
 
@@ -278,9 +298,11 @@ class _Launch:
         self._folder.event("over", exit_code=outcome.exit_code, root=outcome.root)
         if self._folder.trouble is not None:
             self._say(f"the run folder is not complete: {self._folder.trouble}")
+        if self._console.trouble is not None:
+            self._say(f"some output could not be shown: {self._console.trouble}")
         self._say(summarise(self._plan, self._supervisor, failures, outcome))
-        interrupted = outcome.cause is not None and outcome.cause.why is Why.SIGNAL
-        self._console.close(_INTERRUPTED_CONSOLE_WAIT if interrupted else None)
+        in_a_hurry = outcome.cause is not None and outcome.cause.why in (Why.SIGNAL, Why.TIME_LIMIT)
+        self._console.close(_HURRIED_CONSOLE_WAIT if in_a_hurry else None)
         return outcome
 
 

@@ -73,9 +73,14 @@ def _character_start(data: bytes, index: int) -> int:
 
 
 class Console:
-    """Writes blocks of whole lines to file descriptors, in order, from a thread of its own."""
+    """Writes blocks of whole lines to file descriptors, in order, from a thread of its own.
+
+    Attributes:
+        trouble: Why some of it could not be written, if so.
+    """
 
     def __init__(self) -> None:
+        self.trouble: OSError | None = None
         self._queue: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._changed = threading.Condition()
@@ -126,8 +131,10 @@ class Console:
                 view = view[os.write(fd, view) :]
             except BlockingIOError:
                 time.sleep(0.01)  # somebody made the terminal non-blocking
-            except OSError:  # the reader has gone; the files still get everything
+            except OSError as error:  # the files still get everything
                 self._broken.add(fd)
+                if not isinstance(error, BrokenPipeError):  # who leaves does not want to be told
+                    self.trouble = error
 
 
 class StreamLog:

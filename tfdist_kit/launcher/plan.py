@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import resource
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,6 +23,8 @@ from tfdist_kit._errors import UsageError
 from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+DESCRIPTORS_PER_WORKER = 8
+OWN_DESCRIPTORS = 32
 OWN_VARIABLES = ("TF_CONFIG", "TFDIST_RANK", "TFDIST_RUN_DIR")
 
 
@@ -152,7 +155,12 @@ class RunPlan:
 
 
 def make_plan(
-    request: RunRequest, *, ports: Sequence[int], run_dir: Path, environ: Mapping[str, str]
+    request: RunRequest,
+    *,
+    ports: Sequence[int],
+    run_dir: Path,
+    scratch: Path | None,
+    environ: Mapping[str, str],
 ) -> RunPlan:
     """Turn a checked request into a plan.
 
@@ -160,6 +168,7 @@ def make_plan(
         request: What was asked for.
         ports: One free port per process, in rank order.
         run_dir: The run folder.
+        scratch: Where the workers' temp files go; None leaves it to them.
         environ: The environment that the workers inherit.
     """
     cluster = ClusterSpec.local(
@@ -170,7 +179,8 @@ def make_plan(
     )
     config = TFConfig(cluster=cluster)
     given = {**environ, **request.env}
-    shared = {**request.env, **_proxies.bypass(given, LOOPBACK_NAMES)}
+    temp_files = {} if scratch is None else {"TMPDIR": str(scratch)}
+    shared = {**temp_files, **request.env, **_proxies.bypass(given, LOOPBACK_NAMES)}
     return RunPlan(
         python=sys.executable,
         kind="module" if request.is_module else "script",
@@ -204,6 +214,7 @@ def check(request: RunRequest) -> None:
     Raises:
         UsageError: Something that was asked for cannot be done; says what and why.
     """
+    _check_working_directory()
     _check_size(request)
     _check_target(request)
     _check_numbers(request)
@@ -215,11 +226,28 @@ def check(request: RunRequest) -> None:
             )
 
 
+def _check_working_directory() -> None:
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"the working directory cannot be used: {error}", hint="cd to a folder that exists"
+        ) from error
+
+
 def _check_size(request: RunRequest) -> None:
     if request.workers < 1:
         raise UsageError(
             f"the number of workers is {request.workers}",
             hint="give at least one worker, for example -n 2",
+        )
+    needed = OWN_DESCRIPTORS + DESCRIPTORS_PER_WORKER * request.size
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if needed > allowed != resource.RLIM_INFINITY:
+        raise UsageError(
+            f"{request.size} workers need some {needed} file descriptors in the launcher, and "
+            f"{allowed} are allowed",
+            hint=f"start fewer workers, or allow more: ulimit -n {needed}",
         )
     for rank in request.console.ranks or ():
         if not 0 <= rank < request.size:
@@ -242,12 +270,18 @@ def _check_target(request: RunRequest) -> None:
     if not path.exists():
         raise UsageError(
             f"the script {request.target} does not exist (looked in {Path.cwd()})",
-            hint="check the path, or use -m for a module",
+            hint=_hint_for_a_missing_script(path.name),
         )
     if not os.access(path, os.R_OK):
         raise UsageError(
             f"the script {request.target} cannot be read", hint=f"chmod +r {request.target}"
         )
+
+
+def _hint_for_a_missing_script(name: str) -> str:
+    if name.startswith("python"):
+        return "leave the interpreter out: tfdist run SCRIPT starts it itself"
+    return "check the path, or use -m for a module"
 
 
 def _check_module(name: str) -> None:

@@ -16,17 +16,23 @@ made; ``failed``: ``error.json`` is written; ``finished``: the script has ended,
 formed; ``finished_without_joining``: the script has ended without ever joining the cluster."""
 
 _pipe: int | None = None
+_pid: int | None = None
 
 
 def open_pipe(fd: int) -> None:
     """Report through the pipe `fd` from now on; programs that this process starts do not get it."""
-    global _pipe
+    global _pipe, _pid
     os.set_inheritable(fd, False)
-    _pipe = fd
+    _pipe, _pid = fd, os.getpid()
+
+
+def is_the_worker() -> bool:
+    """Whether this process is the worker itself, and not one that the script has forked."""
+    return _pid == os.getpid()
 
 
 def say(phase: Phase) -> None:
     """Tell the launcher, if there is one, that this worker has reached `phase`."""
-    if _pipe is not None:
+    if _pipe is not None and is_the_worker():
         with contextlib.suppress(OSError):  # the launcher is gone; the kernel ends this worker too
             os.write(_pipe, f"{phase}\n".encode())

@@ -10,11 +10,8 @@ left). Without ``--log-dir`` the folders lie under the system's temp folder, and
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,15 +19,18 @@ from types import TracebackType
 from typing import Any
 
 from tfdist_kit._errors import UsageError
+from tfdist_kit.launcher import temp
 
 KEPT_RUNS = 10
 _CONTENTS = ("attempt_*", "plan.json", "events.jsonl")
+_HINT = "name a folder that can be written, with room in it, by --log-dir"
 
 
 class RunDir:
-    """An open run folder, locked until ``close``.
+    """An open run folder, locked for one run.
 
     Attributes:
+        path: The folder.
         trouble: Why something could not be written, if so; a run goes on without its records.
 
     Args:
@@ -41,51 +41,63 @@ class RunDir:
     """
 
     def __init__(self, wish: Path | None) -> None:
+        self.trouble: OSError | None = None
         try:
-            self.path = (wish or _new_temp_folder()).absolute()
+            self.path = (wish or _new_folder()).absolute()
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            lock = temp.lock(self.path)
         except OSError as error:
             raise UsageError(
-                f"the run folder {wish or tempfile.gettempdir()} cannot be used: {error}",
-                hint="name a folder that can be written with --log-dir",
+                f"the run folder {wish or temp.home()} cannot be used: {error}", hint=_HINT
             ) from error
-        self._take()
-        self.trouble: OSError | None = None
-
-    def _take(self) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.chmod(self.path, 0o700)
-            self._set_earlier_run_aside()
-            (self.path / "attempt_0").mkdir()
-        except BlockingIOError as error:
-            os.close(self._lock)
+        if lock is None:
             raise UsageError(
                 f"the run folder {self.path} is in use by another run",
                 hint="give each run a --log-dir of its own",
-            ) from error
+            )
+        self._lock = lock
+        try:
+            self._set_earlier_run_aside()
+            (self.path / "attempt_0").mkdir(mode=0o700)
+        except UsageError:
+            os.close(self._lock)
+            raise
         except OSError as error:
             os.close(self._lock)
             raise UsageError(
-                f"the run folder {self.path} cannot be written: {error}",
-                hint="name a folder that can be written with --log-dir",
+                f"the run folder {self.path} cannot be written: {error}", hint=_HINT
             ) from error
 
     def _set_earlier_run_aside(self) -> None:
         """Move what an earlier run left into ``earlier_N``: nothing is lost or mixed up."""
         left = [path for pattern in _CONTENTS for path in self.path.glob(pattern)]
-        if left:
-            number = 1 + len(list(self.path.glob("earlier_*")))
-            aside = self.path / f"earlier_{number}"
-            aside.mkdir()
-            for path in left:
-                path.rename(aside / path.name)
+        if not left:
+            return
+        if not _is_a_plan(self.path / "plan.json"):
+            names = ", ".join(sorted(path.name for path in left))
+            raise UsageError(
+                f"the folder {self.path} has files of the same names as a run's that are not a "
+                f"run's: {names}",
+                hint="name another folder with --log-dir",
+            )
+        aside = self.path / f"earlier_{1 + max([0, *_earlier_numbers(self.path)])}"
+        aside.mkdir(mode=0o700)
+        for path in left:
+            path.rename(aside / path.name)
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
-        """Keep the plan."""
+        """Keep the plan.
+
+        Raises:
+            UsageError: Not even that can be written.
+        """
         text = json.dumps(plan, indent=1) + "\n"
-        (self.path / "plan.json").write_text(text, encoding="utf-8")
+        try:
+            (self.path / "plan.json").write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"the run folder {self.path} cannot be written: {error}", hint=_HINT
+            ) from error
 
     def write_status(self, folder: Path, status: Mapping[str, Any]) -> None:
         """Replace a worker's ``status.json`` as a whole."""
@@ -121,22 +133,19 @@ class RunDir:
         os.close(self._lock)
 
 
-def _new_temp_folder() -> Path:
-    parent = Path(tempfile.gettempdir()) / f"tfdist-{os.getuid()}"
-    parent.mkdir(mode=0o700, exist_ok=True)
-    if parent.stat().st_uid != os.getuid() or parent.is_symlink():
-        return Path(tempfile.mkdtemp(prefix="tfdist-"))
-    _drop_old_runs(parent)
-    return Path(tempfile.mkdtemp(prefix=time.strftime("run-%Y%m%d-%H%M%S-"), dir=parent))
+def _is_a_plan(path: Path) -> bool:
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(plan, dict) and {"run_dir", "workers"} <= plan.keys()
 
 
-def _drop_old_runs(parent: Path) -> None:
-    runs = sorted(parent.glob("run-*"), key=lambda path: path.name)
-    for path in runs[: 1 - KEPT_RUNS]:
-        with contextlib.suppress(OSError):
-            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(folder)
+def _earlier_numbers(folder: Path) -> list[int]:
+    names = (path.name.removeprefix("earlier_") for path in folder.glob("earlier_*"))
+    return [int(name) for name in names if name.isdecimal()]
+
+
+def _new_folder() -> Path:
+    temp.drop_unused("run-*", keep=KEPT_RUNS - 1)
+    return temp.new_folder(time.strftime("run-%Y%m%d-%H%M%S-"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist_kit.launcher.failure import Failure
@@ -13,7 +15,16 @@ from tfdist_kit.launcher.supervisor import Supervisor, Why
 
 TRACEBACK_LINES = 40
 OUTPUT_LINES = 10
+LINE_LENGTH = 500
 _TAIL_BYTES = 16384
+_GRAPH_NOISE = ("Graph execution error", "Detected at node", "File ", "[[{{node")
+_UNHEALTHY = re.compile(r"unhealthy.*?((?:\s*/job:\w+/(?:replica:\d+/)?task:\d+)+)", re.DOTALL)
+_TASK = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
+_SIGNAL_HINTS: Mapping[int, str] = {
+    signal.SIGKILL: " (out of memory? look at the kernel's log)",
+    signal.SIGSEGV: " (a crash in native code)",
+    signal.SIGABRT: " (native code gave up; its message is among the last lines)",
+}
 
 
 def summarise(
@@ -24,73 +35,116 @@ def summarise(
     Returns:
         Several lines without a final newline; one line for a run that went well.
     """
-    return "\n".join(_lines(plan, supervisor, failures, outcome))
+    return "\n".join(map(shorten, _Story(plan, supervisor, failures, outcome).lines()))
 
 
-def _lines(
-    plan: RunPlan, supervisor: Supervisor, failures: Mapping[int, Failure], outcome: Outcome
-) -> Iterator[str]:
-    if outcome.exit_code == 0:
-        count = len(plan.workers)
-        workers = "1 worker" if count == 1 else f"{count} workers"
-        yield f"done: {workers} in {outcome.seconds:.1f} s; logs in {plan.run_dir}"
-        return
-    yield (
-        f"FAILED with exit code {outcome.exit_code} after {outcome.seconds:.1f} s: "
-        f"{_headline(plan, supervisor, failures, outcome)}"
-    )
-    if outcome.root is not None and _is_about_a_worker(outcome):
-        yield from _evidence(plan.workers[outcome.root], failures.get(outcome.root))
-        yield from _consequences(plan, supervisor, failures, outcome)
-    elif outcome.cause and outcome.cause.why is not Why.SIGNAL:
-        ranks = outcome.cause.ranks or tuple(range(len(plan.workers)))
-        for rank in ranks:
-            yield from _last_output(plan.workers[rank])
-    yield f"logs in {plan.run_dir}"
+@dataclass(frozen=True)
+class _Story:
+    plan: RunPlan
+    supervisor: Supervisor
+    failures: Mapping[int, Failure]
+    outcome: Outcome
 
+    def lines(self) -> Iterator[str]:
+        seconds = f"{self.outcome.seconds:.1f} s"
+        if self.outcome.exit_code == 0:
+            count = len(self.plan.workers)
+            workers = "1 worker" if count == 1 else f"{count} workers"
+            yield f"done: {workers} in {seconds}; logs in {self.plan.run_dir}"
+            return
+        yield f"FAILED with exit code {self.outcome.exit_code} after {seconds}: {self._headline()}"
+        yield from self._details()
+        yield f"logs in {self.plan.run_dir}"
 
-def _is_about_a_worker(outcome: Outcome) -> bool:
-    return outcome.cause is not None and outcome.cause.why is not Why.SIGNAL
+    def _headline(self) -> str:
+        cause = self.outcome.cause
+        if cause is None:
+            return "no cause is known"
+        names = self._names(cause.ranks)
+        match cause.why:
+            case Why.SIGNAL:
+                return f"tfdist received {signal.Signals(cause.signum).name}"
+            case Why.TIME_LIMIT:
+                return f"the time limit of {self.plan.deadlines.total:g} s was over (--timeout)"
+            case Why.NOT_STARTED:
+                return (
+                    f"{names} did not join the cluster within {self.plan.deadlines.start:g} s of "
+                    "the first worker (--start-timeout); the others wait for it in vain. "
+                    "Does every rank make the strategy?"
+                )
+            case Why.LEFT_EARLY:
+                return (
+                    f"{names} ended with exit code 0 without joining the cluster, while its peers "
+                    "waited for it. Does every rank make the strategy?"
+                )
+            case Why.FAILURE:
+                root = cause.ranks[0] if self.outcome.root is None else self.outcome.root
+                return self._blame_of_the_absent(root) or self._what_happened(root)
 
-
-def _headline(
-    plan: RunPlan, supervisor: Supervisor, failures: Mapping[int, Failure], outcome: Outcome
-) -> str:
-    cause = outcome.cause
-    if cause is None:
-        return "no cause is known"
-    names = ", ".join(plan.workers[rank].name for rank in cause.ranks)
-    match cause.why:
-        case Why.SIGNAL:
-            return f"tfdist received {signal.Signals(cause.signum).name}"
-        case Why.TIME_LIMIT:
-            return f"the time limit of {plan.deadlines.total:g} s was over (--timeout)"
-        case Why.NOT_STARTED:
+    def _blame_of_the_absent(self, root: int) -> str:
+        """Who is to blame when every failure only says that a peer had gone."""
+        failure = self.failures.get(root)
+        if failure is None or not failure.aftermath:
+            return ""
+        victim = f"{self._names([root])} needed it still"
+        left = [
+            rank for rank, worker in enumerate(self.supervisor.workers) if not worker.returncode
+        ]
+        if left:
             return (
-                f"{names} did not join the cluster within {plan.deadlines.start:g} s of the first "
-                "worker (--start-timeout); the others wait for it in vain. "
-                "Does every rank make the strategy?"
+                f"{self._names(left)} ended with exit code 0 while {victim}. "
+                "Did it run fewer steps than its peers?"
             )
-        case Why.LEFT_EARLY:
-            return (
-                f"{names} ended with exit code 0 without joining the cluster, while its peers "
-                "waited for it. Does every rank make the strategy?"
-            )
-        case Why.FAILURE:
-            rank = cause.ranks[0] if outcome.root is None else outcome.root
-            return _what_happened(plan.workers[rank], supervisor, failures.get(rank))
+        if told := _UNHEALTHY.search(failure.message):
+            tasks = {f"{job}:{index}" for job, index in _TASK.findall(told[1])}
+            silent = [worker.rank for worker in self.plan.workers if worker.task in tasks]
+            if silent:
+                return f"{self._names(silent)} stopped answering, frozen or starved; {victim}"
+        return ""
 
+    def _what_happened(self, rank: int) -> str:
+        name, failure = self._names([rank]), self.failures.get(rank)
+        if failure is not None:
+            at = f" at {failure.where}" if failure.where else ""
+            if failure.kind == "exit":
+                return f"{name} called sys.exit({shorten(failure.message)}){at}"
+            text = headline(failure.message)
+            return f"{name} raised {failure.type}{': ' if text else ''}{text}{at}"
+        code = self.supervisor.workers[rank].returncode
+        if code is not None and code < 0:
+            return f"{name} was killed by {_signal_name(-code)}{_SIGNAL_HINTS.get(-code, '')}"
+        return f"{name} left with exit code {code} without an exception"
 
-def _what_happened(worker: WorkerPlan, supervisor: Supervisor, failure: Failure | None) -> str:
-    if failure is not None:
-        at = f" at {failure.where}" if failure.where else ""
-        if failure.kind == "exit":
-            return f"{worker.name} called sys.exit({failure.message}){at}"
-        return f"{worker.name} raised {failure.type}: {headline(failure.message)}{at}"
-    code = supervisor.workers[worker.rank].returncode
-    if code is not None and code < 0:
-        return f"{worker.name} was killed by {_signal_name(-code)}{_SIGNAL_HINTS.get(-code, '')}"
-    return f"{worker.name} left with exit code {code} without an exception"
+    def _details(self) -> Iterator[str]:
+        cause, root = self.outcome.cause, self.outcome.root
+        if cause is None or cause.why is Why.SIGNAL:
+            return
+        if cause.why is not Why.FAILURE or root is None:
+            for rank in cause.ranks or range(len(self.plan.workers)):
+                yield from _last_output(self.plan.workers[rank])
+            return
+        yield from self._evidence(root)
+        for rank in self.outcome.others:
+            later = self.failures.get(rank)
+            kind = "consequence" if later is not None and later.aftermath else "also"
+            yield f"{kind}: {self._what_happened(rank)}"
+
+    def _evidence(self, rank: int) -> Iterator[str]:
+        failure = self.failures.get(rank)
+        if failure is None or failure.kind != "exception":
+            yield from _last_output(self.plan.workers[rank])
+            return
+        yield f"--- traceback of {self._names([rank])}"
+        lines = failure.traceback.rstrip().splitlines()
+        if len(lines) > TRACEBACK_LINES:
+            half = TRACEBACK_LINES // 2
+            lines = [*lines[:half], f"  ... {len(lines) - 2 * half} lines ...", *lines[-half:]]
+        yield from lines
+        if failure.hint:
+            yield f"hint: {failure.hint}"
+
+    def _names(self, ranks: Iterable[int]) -> str:
+        return ", ".join(self.plan.workers[rank].name for rank in ranks)
 
 
 def headline(message: str) -> str:
@@ -100,15 +154,12 @@ def headline(message: str) -> str:
     """
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     telling = (line for line in lines if not line.startswith(_GRAPH_NOISE))
-    return next(telling, lines[0] if lines else "")
+    return shorten(next(telling, lines[0] if lines else ""))
 
 
-_GRAPH_NOISE = ("Graph execution error", "Detected at node", "File ", "[[{{node")
-_SIGNAL_HINTS: Mapping[int, str] = {
-    signal.SIGKILL: " (out of memory? look at the kernel's log)",
-    signal.SIGSEGV: " (a crash in native code)",
-    signal.SIGABRT: " (native code gave up; its message is among the last lines)",
-}
+def shorten(line: str) -> str:
+    """Keep a line readable; the whole of it is in the run folder."""
+    return line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]}..."
 
 
 def _signal_name(signum: int) -> str:
@@ -118,51 +169,12 @@ def _signal_name(signum: int) -> str:
         return f"signal {signum}"
 
 
-def _evidence(worker: WorkerPlan, failure: Failure | None) -> Iterator[str]:
-    if failure is not None and failure.kind == "exception":
-        yield f"--- traceback of {worker.name}"
-        lines = failure.traceback.rstrip().splitlines()
-        if len(lines) > TRACEBACK_LINES:
-            half = TRACEBACK_LINES // 2
-            lines = [*lines[:half], f"  ... {len(lines) - 2 * half} lines ...", *lines[-half:]]
-        yield from lines
-        if failure.hint:
-            yield f"hint: {failure.hint}"
-    else:
-        yield from _last_output(worker)
-
-
 def _last_output(worker: WorkerPlan) -> Iterator[str]:
     for stream in ("stdout", "stderr"):
         lines = tail(worker.folder / f"{stream}.log", OUTPUT_LINES)
         if lines:
             yield f"--- last lines of {worker.name}, {stream}"
             yield from lines
-
-
-def _consequences(
-    plan: RunPlan, supervisor: Supervisor, failures: Mapping[int, Failure], outcome: Outcome
-) -> Iterator[str]:
-    root = outcome.root
-    failure = failures.get(root) if root is not None else None
-    if failure is not None and failure.aftermath:
-        yield (
-            "This error says that a peer had gone, and no worker failed before it: "
-            + _who_had_left(plan, supervisor)
-        )
-    for rank in outcome.others:
-        later = failures.get(rank)
-        kind = "consequence" if later is not None and later.aftermath else "also"
-        yield f"{kind}: {_what_happened(plan.workers[rank], supervisor, later)}"
-
-
-def _who_had_left(plan: RunPlan, supervisor: Supervisor) -> str:
-    left = [
-        worker.name for worker in plan.workers if supervisor.workers[worker.rank].returncode == 0
-    ]
-    if not left:
-        return "a worker froze, or the machine was too busy for its heartbeats."
-    return f"{', '.join(left)} ended with exit code 0. Did it run fewer steps than its peers?"
 
 
 def tail(path: Path, count: int) -> list[str]:

@@ -48,6 +48,13 @@ class Exited:
 
 
 @dataclass(frozen=True)
+class NotStarted:
+    """A worker was not started, because the run was ended before its turn came."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
 class Signalled:
     """The launcher itself received a signal."""
 
@@ -59,7 +66,7 @@ class Tick:
     """Nothing happened but time."""
 
 
-Message = Said | Listening | Exited | Signalled | Tick
+Message = Said | Listening | Exited | NotStarted | Signalled | Tick
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,7 @@ class WorkerState:
     """What is known of one worker.
 
     Attributes:
+        running: Whether its script has begun.
         joined: Whether it takes, or took, part in the cluster.
         failed_at: When its failure was first known, in seconds.
         left_early: Whether its program ended well without joining.
@@ -113,6 +121,7 @@ class WorkerState:
         ended_by: The signal with which the supervisor ended it, if it did.
     """
 
+    running: bool = False
     joined: bool = False
     failed_at: float | None = None
     left_early: bool = False
@@ -174,6 +183,9 @@ class Supervisor:
                 self._on_joined(rank, now)
             case Exited(rank, returncode):
                 self._on_exited(rank, returncode, now)
+            case NotStarted(rank):
+                self.workers[rank].ended_by = signal.SIGTERM
+                self._on_exited(rank, 0, now)
             case Signalled(signum):
                 self._on_signal(signum, now)
             case Tick():
@@ -190,7 +202,9 @@ class Supervisor:
     # Messages
 
     def _on_said(self, rank: int, phase: str, now: float) -> None:
-        if phase in ("joined", "joining"):
+        if phase == "running":
+            self.workers[rank].running = True
+        elif phase in ("joined", "joining"):
             self._on_joined(rank, now)
         elif phase == "finished":
             self.workers[rank].joined = True
@@ -222,7 +236,8 @@ class Supervisor:
         if self.state is State.RUNNING:
             drain = self.deadlines.drain if not self.not_joined() else 0.0
             if any(peer.alive for peer in self.workers if peer is not worker):
-                self._tell(f"{self.plans[rank].name} failed; its peers have {drain:g} s to end")
+                fate = f"its peers have {drain:g} s to end" if drain else "ending its peers"
+                self._tell(f"{self.plans[rank].name} failed; {fate}")
             self._enter(State.DRAINING, now, drain, Cause(Why.FAILURE, (rank,)))
 
     def _on_signal(self, signum: int, now: float) -> None:
@@ -241,10 +256,13 @@ class Supervisor:
     def _deadlines_ahead(self) -> list[float | None]:
         if self.state is State.OVER:
             return []
+        total = _after(self.started, self.deadlines.total)
+        if self.state is State.DRAINING:
+            return [self._phase_ends, total]
         if self.state is not State.RUNNING:
             return [self._phase_ends]
         return [
-            _after(self.started, self.deadlines.total),
+            total,
             self._start_deadline(),
             _after(self._training_over_at, self.deadlines.evaluator),
         ]
@@ -255,7 +273,7 @@ class Supervisor:
     def _check_deadlines(self, now: float) -> None:
         if self.state is State.RUNNING:
             self._check_running(now)
-        elif self._phase_ends is not None and now >= self._phase_ends:
+        elif any(at is not None and now >= at for at in self._deadlines_ahead()):
             if self.state is State.DRAINING:
                 self._end_all(self.cause, now, signal.SIGTERM)
             elif self.state is State.TERMINATING:
@@ -307,8 +325,10 @@ class Supervisor:
         for rank, worker in enumerate(self.workers):
             leaving = worker.failed_at is not None and signum != signal.SIGKILL
             if worker.alive and not leaving:
-                worker.ended_by = worker.ended_by or signum
-                self._actions.append(Kill(rank, signum))
+                early = signum == signal.SIGINT and not worker.running
+                fitting = signal.SIGTERM if early else signum  # Python starting up cries at SIGINT
+                worker.ended_by = worker.ended_by or fitting
+                self._actions.append(Kill(rank, fitting))
 
     # Questions
 

@@ -18,6 +18,7 @@ import importlib.util
 import io
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -32,6 +33,7 @@ from tfdist_kit import _first_use, _frames
 from tfdist_kit.launcher import failure, ports, report
 
 _OWN_FILES = (__file__, importlib.machinery.__file__, "<frozen importlib")
+_HIGH = 4096
 KEYBOARD_INTERRUPT_EXIT = 128 + signal.SIGINT
 
 
@@ -48,10 +50,28 @@ def die_with_launcher(alive_fd: int) -> None:
         fcntl.fcntl(alive_fd, fcntl.F_SETSIG, signal.SIGKILL)
         flags = fcntl.fcntl(alive_fd, fcntl.F_GETFL)
         fcntl.fcntl(alive_fd, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
-        if select.select([alive_fd], [], [], 0)[0]:  # it had gone before we asked
-            os.killpg(os.getpgrp(), signal.SIGKILL)
+        _die_if_it_has_gone(alive_fd)
     else:
         threading.Thread(target=_wait_and_die, args=(alive_fd,), daemon=True).start()
+
+
+def _die_if_it_has_gone(alive_fd: int) -> None:
+    """The kernel signals only what happens after it was asked to."""
+    poll = select.poll()
+    poll.register(alive_fd, select.POLLIN)
+    if poll.poll(0):
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _out_of_the_way(fd: int) -> int:
+    """Move a descriptor to where a script that closes "all" of them hardly looks."""
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, min(soft_limit, _HIGH) - 8)
+    except OSError:
+        return fd
+    os.close(fd)
+    return moved
 
 
 def _wait_and_die(alive_fd: int) -> None:
@@ -64,14 +84,14 @@ def load_script(path: str, module: types.ModuleType) -> types.CodeType:
     path = os.path.abspath(path)
     module.__file__ = path
     module.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
-    sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    _search_first(os.path.dirname(os.path.realpath(path)))
     with io.open_code(path) as file:
-        return compile(file.read(), path, "exec")
+        return compile(file.read(), path, "exec", dont_inherit=True)
 
 
 def load_module(name: str, module: types.ModuleType) -> types.CodeType:
     """Prepare `module` to be ``__main__`` for the module `name`, and compile it."""
-    sys.path.insert(0, os.getcwd())
+    _search_first(os.getcwd())
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = importlib.util.find_spec(f"{name}.__main__")
@@ -87,6 +107,11 @@ def load_module(name: str, module: types.ModuleType) -> types.CodeType:
     return code
 
 
+def _search_first(folder: str) -> None:
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, folder)
+
+
 LOADERS: dict[str, Callable[[str, types.ModuleType], types.CodeType]] = {
     "script": load_script,
     "module": load_module,
@@ -96,7 +121,7 @@ LOADERS: dict[str, Callable[[str, types.ModuleType], types.CodeType]] = {
 def run_as_main(kind: str, target: str) -> None:
     """Run `target` as ``python target`` or ``python -m target`` would."""
     module = types.ModuleType("__main__")
-    module.__dict__.update(__builtins__=builtins, __annotations__={})
+    module.__dict__.update(__builtins__=builtins, __annotations__={}, __cached__=None)
     sys.modules["__main__"] = module  # stays: threads and atexit functions outlive this call
     exec(LOADERS[kind](target, module), module.__dict__)
 
@@ -105,7 +130,10 @@ def exit_code_of(leave: SystemExit) -> int:
     """The code with which Python would leave on `leave`."""
     if leave.code is None:
         return 0
-    return leave.code & 0xFF if isinstance(leave.code, int) else 1
+    if not isinstance(leave.code, int):
+        return 1
+    fits = -(1 << 63) <= leave.code < 1 << 63
+    return leave.code & 0xFF if fits else 0xFF
 
 
 def users_frames(frames: TracebackType | None) -> TracebackType | None:
@@ -127,15 +155,15 @@ def users_line(frames: TracebackType | None) -> str:
 
 def _record(rank_dir: Path, error: BaseException, exit_code: int) -> None:
     """Leave the failure where the launcher looks for it; nothing here may hide the failure."""
-    told = failure.describe(
-        error,
-        exit_code=exit_code,
-        where=users_line(users_frames(error.__traceback__)),
-        hint=_hint(error),
-    )
+    error.__traceback__ = users_frames(error.__traceback__)
+    if not report.is_the_worker():  # a fork of it, whose end is the script's own affair
+        return
     try:
+        told = failure.describe(
+            error, exit_code=exit_code, where=users_line(error.__traceback__), hint=_hint(error)
+        )
         failure.record(rank_dir / "error.json", told)
-    except OSError as problem:
+    except Exception as problem:
         print(f"tfdist: cannot write error.json: {problem}", file=sys.stderr)
     report.say("failed")
 
@@ -143,7 +171,7 @@ def _record(rank_dir: Path, error: BaseException, exit_code: int) -> None:
 def _hint(error: BaseException) -> str:
     """What this process knows of the reason for `error` that its text does not say."""
     call = _first_use.culprit()
-    if "must be configured at program startup" in str(error) and call is not None:
+    if call is not None and "must be configured at program startup" in failure.text_of(error):
         return f"TensorFlow was initialised before the strategy, by {call}; make the strategy first"
     return ""
 
@@ -163,7 +191,6 @@ def _run(kind: str, target: str, rank_dir: Path) -> int:
         _record(rank_dir, stop, KEYBOARD_INTERRUPT_EXIT)
         return KEYBOARD_INTERRUPT_EXIT
     except BaseException as error:
-        error.__traceback__ = users_frames(error.__traceback__)
         _record(rank_dir, error, 1)
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
@@ -184,7 +211,7 @@ def _has_joined() -> bool:
 
 def main(alive_fd: str, report_fd: str, rank_dir: str, kind: str, target: str) -> NoReturn:
     """Be a worker: see the module's docstring. ``sys.argv`` is set by the caller."""
-    die_with_launcher(int(alive_fd))
+    die_with_launcher(_out_of_the_way(int(alive_fd)))
     report.open_pipe(int(report_fd))
     faulthandler.enable()
     with contextlib.suppress(AttributeError):  # a line at a time, though stdout is a pipe

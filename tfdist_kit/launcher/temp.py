@@ -1,0 +1,75 @@
+"""Our own corner of the system's temp folder, and the locks that say which parts are in use.
+
+Everything of this user's lies in one folder, mode 0700. Each part of it is locked by the run that
+uses it; what nobody locks was left by a launcher that was killed, or has been kept for reading.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def home() -> Path:
+    """Where this user's folders lie."""
+    return Path(tempfile.gettempdir()) / f"tfdist-{os.getuid()}"
+
+
+def new_folder(prefix: str) -> Path:
+    """Make a new folder of our own."""
+    parent = home()
+    parent.mkdir(mode=0o700, exist_ok=True)
+    if parent.is_symlink() or parent.stat().st_uid != os.getuid():  # somebody else was first
+        return Path(tempfile.mkdtemp(prefix="tfdist-"))
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+
+
+def lock(folder: Path) -> int | None:
+    """Lock a folder for as long as the returned descriptor is open; None if it is locked."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def drop_unused(pattern: str, *, keep: int) -> None:
+    """Remove the folders of ours that nobody uses, but for the newest `keep`."""
+    folders = sorted(home().glob(pattern), key=lambda path: path.name, reverse=True)
+    for folder in folders[keep:]:
+        with contextlib.suppress(OSError):
+            descriptor = lock(folder)
+            if descriptor is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(descriptor)
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path | None]:
+    """A folder for the temp files of one run's workers, removed at its end whatever they left.
+
+    What a launcher that was killed could not remove, the next one does.
+
+    Yields:
+        The folder, or None where none can be made.
+    """
+    try:
+        drop_unused("tmp-*", keep=0)
+        folder = new_folder("tmp-")
+    except OSError:
+        yield None
+        return
+    descriptor = lock(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if descriptor is not None:
+            os.close(descriptor)
