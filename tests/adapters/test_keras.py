@@ -1,0 +1,398 @@
+"""Keras 3 on live workers gives the numbers of one process; what cannot work says so.
+
+The functions whose names begin with ``train_`` or ``check_`` run in the workers. Each is run by
+one process without a cluster, too, and the results are compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.adapters.cluster import run_cluster, run_workers, server
+
+__all__ = ["server"]  # a fixture that every test uses
+
+HERE = "tests.adapters.test_keras"
+CLOSE = 2e-6
+
+
+def both(function: str, workers: int = 2, **kwargs: Any) -> tuple[Any, Any]:
+    """What one process gets, and what all workers get; they must agree with one another."""
+    [reference] = run_workers(f"{HERE}:{function}", workers=0, **kwargs)
+    first, *others = run_workers(f"{HERE}:{function}", workers=workers, **kwargs)
+    for other in others:
+        assert other == first
+    return reference, first
+
+
+def assert_close(actual: Any, expected: Any, tolerance: float = CLOSE) -> None:
+    """Compare nested lists and dicts of numbers."""
+    if isinstance(expected, dict):
+        assert actual.keys() == expected.keys()
+        for key in expected:
+            assert_close(actual[key], expected[key], tolerance)
+    elif isinstance(expected, (list, tuple)) and expected and isinstance(expected[0], (list, dict)):
+        assert len(actual) == len(expected)
+        for one, other in zip(actual, expected, strict=True):
+            assert_close(one, other, tolerance)
+    else:
+        np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+# In the workers
+
+
+def start() -> Any:
+    """The strategy of this process, and its scope; none outside a cluster."""
+    import tensorflow as tf
+
+    from tfdist_kit.adapters.keras import enable_multi_worker
+
+    enable_multi_worker()
+    if not os.environ.get("TF_CONFIG"):
+        return None
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def scope(strategy: Any) -> Any:
+    return strategy.scope() if strategy else contextlib.nullcontext()
+
+
+def arrays(count: int) -> tuple[Any, Any]:
+    random = np.random.RandomState(0)
+    return random.rand(count, 5).astype("float32"), random.randint(0, 3, count)
+
+
+def batches(count: int, *more: Any) -> Any:
+    """Examples in batches of 16, split over the workers by TensorFlow itself."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    dataset = tf.data.Dataset.from_tensor_slices((*arrays(count), *more))
+    return dataset.batch(16).with_options(options)
+
+
+def classifier(strategy: Any, *layers: Any, metrics: Any = ("accuracy",), **compiled: Any) -> Any:
+    import keras
+
+    keras.utils.set_random_seed(1)
+    with scope(strategy):
+        model = keras.Sequential(
+            [
+                *[make() for make in layers],
+                keras.layers.Dense(8, activation="tanh", kernel_regularizer="l2"),
+                keras.layers.Dense(3),
+            ]
+        )
+        model.compile(
+            keras.optimizers.Adam(0.05),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=list(metrics),
+            **compiled,
+        )
+    return model
+
+
+def numbers(model: Any, history: Any) -> dict[str, Any]:
+    weights = [weight.tolist() for weight in model.get_weights()]
+    return {"history": history.history, "weights": weights}
+
+
+def train(**compiled: Any) -> Any:
+    model = classifier(start(), **compiled)
+    fitted = model.fit(batches(48), epochs=2, verbose=0, validation_data=batches(41))
+    return {**numbers(model, fitted), "predict": model.predict(batches(41), verbose=0).tolist()}
+
+
+def evaluate() -> Any:
+    model = classifier(start())
+    return {
+        "evaluate": [model.evaluate(batches(count), verbose=0) for count in (33, 48)],
+        "predict": [model.predict(arrays(count)[0], verbose=0).tolist() for count in (1, 41)],
+    }
+
+
+def train_with_weights() -> Any:
+    import keras
+
+    strategy = start()
+    with scope(strategy):
+        top = keras.metrics.SparseTopKCategoricalAccuracy(2)
+    normalise = functools.partial(keras.layers.BatchNormalization, synchronized=True)
+    model = classifier(strategy, normalise, metrics=[top], weighted_metrics=["accuracy"])
+    weights = np.linspace(0.5, 2, 32).astype("float32")
+    first = model.fit(batches(32, weights), epochs=1, verbose=0)
+    second = model.fit(batches(32), epochs=1, verbose=0, class_weight={0: 1.0, 1: 2.0, 2: 0.5})
+    x, y = arrays(48)
+    third = model.fit(x, y, batch_size=16, shuffle=False, validation_split=0.33, verbose=0)
+    return [numbers(model, fitted) for fitted in (first, second, third)]
+
+
+def train_with_callbacks(folder: str) -> Any:
+    import keras
+
+    strategy = start()
+    task = strategy.cluster_resolver.task_type if strategy else "chief"
+    seen: list[Any] = []
+    callbacks = [
+        keras.callbacks.EarlyStopping("val_loss", patience=0, min_delta=10.0),
+        keras.callbacks.BackupAndRestore(f"{folder}/backup-{task}", delete_checkpoint=False),
+        keras.callbacks.LambdaCallback(on_train_batch_end=lambda _, logs: seen.append(dict(logs))),
+    ]
+    if task == "chief":  # it does more than its peers, but no collective
+        callbacks.append(keras.callbacks.ModelCheckpoint(f"{folder}/model.keras"))
+    model = classifier(strategy, functools.partial(keras.Input, (5,)))
+    fitted = model.fit(
+        batches(64), epochs=5, verbose=0, validation_data=batches(32), callbacks=callbacks
+    )
+    resumed = model.fit(
+        batches(64), epochs=3, verbose=0, callbacks=[callbacks[1]], validation_data=batches(32)
+    )
+    return {"first": fitted.history, "resumed": numbers(model, resumed), "logs": seen}
+
+
+def train_until_nan() -> Any:
+    import keras
+
+    model = classifier(start())
+    x, y = arrays(64)
+    x[20] = np.nan  # only one worker sees it
+    callbacks = [keras.callbacks.TerminateOnNaN()]
+    fitted = model.fit(x, y, batch_size=16, shuffle=False, epochs=3, verbose=0, callbacks=callbacks)
+    return [len(fitted.history["loss"]), float(np.isnan(fitted.history["loss"][-1]))]
+
+
+def train_by_hand() -> Any:
+    strategy = start()
+    model = classifier(strategy)
+    x, y = arrays(16)
+    if strategy:
+        own = slice(strategy.cluster_resolver.task_id, None, 2)
+        x, y = x[own], y[own]
+    trained = model.train_on_batch(x, y, return_dict=True)
+    tested = model.test_on_batch(x, y, return_dict=True)
+    return {name: float(trained[name] + tested[name]) for name in trained}
+
+
+def train_own_step() -> Any:
+    import keras
+    import tensorflow as tf
+
+    class Model(keras.Model):  # type: ignore[misc]  # Keras has no types
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(1, kernel_initializer="ones")
+
+        def call(self, x: Any) -> Any:
+            return self.dense(x)
+
+        def train_step(self, data: Any) -> Any:
+            x, _ = data
+            return {"mean": tf.reduce_mean(self(x)), "per example": tf.reduce_mean(x, axis=0)}
+
+    with scope(strategy := start()):
+        model = Model()
+        model.compile()
+    fitted = model.fit(batches(32), epochs=1, verbose=0)
+    assert strategy is None or len(model.weights) == 2
+    return {name: np.asarray(values).tolist() for name, values in fitted.history.items()}
+
+
+def train_tf_keras() -> Any:
+    import tf_keras
+
+    strategy = start()
+    tf_keras.utils.set_random_seed(1)
+    with scope(strategy):
+        model = tf_keras.Sequential([tf_keras.layers.Dense(3)])
+        loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(tf_keras.optimizers.SGD(0.1), loss, metrics=["accuracy"])
+    fitted = model.fit(batches(64), epochs=2, verbose=0, validation_data=batches(32))
+    return {**numbers(model, fitted), "predict": model.predict(batches(32), verbose=0).tolist()}
+
+
+def check_stock_keras() -> str:
+    from tfdist_kit.adapters.keras import disable_multi_worker
+
+    strategy = start()
+    disable_multi_worker()
+    with pytest.raises(ValueError) as error:
+        classifier(strategy).fit(batches(32), verbose=0)
+    return str(error.value)
+
+
+def check_scope() -> str:
+    import keras
+
+    from tfdist_kit import StrategyError
+
+    strategy = start()
+    outside = keras.metrics.SparseTopKCategoricalAccuracy(2)
+    with pytest.raises(StrategyError) as error:
+        classifier(strategy, metrics=[outside]).fit(batches(32), verbose=0)
+    return str(error.value)
+
+
+def check_v1() -> list[str]:
+    import tensorflow as tf
+
+    from tfdist_kit import StrategyError
+    from tfdist_kit.adapters.keras import enable_multi_worker
+
+    enable_multi_worker()
+    strategy = tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy()
+    model = classifier(strategy)
+    texts = []
+    for call in (model.fit, model.evaluate, model.predict):
+        with pytest.raises(StrategyError) as error:
+            call(batches(16), verbose=0)
+        texts.append(str(error.value))
+    return texts
+
+
+def check_switch() -> None:
+    from keras.src.backend.tensorflow import trainer
+    from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
+
+    from tfdist_kit.adapters import keras as adapter
+
+    def state() -> list[Any]:
+        owners = (trainer, trainer.TensorFlowTrainer, CondBranchFuncGraph)
+        return [dict(vars(owner)) for owner in owners]
+
+    original = state()
+    adapter.enable_multi_worker()
+    enabled = state()
+    assert adapter.is_enabled()
+    assert enabled != original
+    adapter.enable_multi_worker()
+    assert state() == enabled
+    adapter.disable_multi_worker()
+    assert not adapter.is_enabled()
+    assert state() == original
+
+
+def check_guards() -> list[str]:
+    import keras
+    from keras.src.backend.tensorflow import trainer
+
+    from tfdist_kit import TfdistError
+    from tfdist_kit.adapters.keras import enable_multi_worker, is_enabled
+
+    def averages_itself(strategy: Any, value: Any) -> Any:
+        return strategy.reduce("MEAN", value, axis=None)
+
+    def refusal() -> str:
+        with pytest.raises(TfdistError) as error:
+            enable_multi_worker()
+        assert not is_enabled()
+        return str(error.value)
+
+    texts = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "reduce_per_replica", averages_itself)
+        enable_multi_worker()
+        assert not is_enabled()
+        patch.setattr(trainer, "reduce_per_replica", refusal)
+        texts.append(refusal())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(trainer.TensorFlowTrainer, "_make_function")
+        texts.append(refusal())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keras.backend, "backend", lambda: "jax")
+        texts.append(refusal())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keras, "Variable", lambda value: value)
+        texts.append(refusal())
+    return texts
+
+
+# In pytest
+
+
+@pytest.mark.parametrize("options", [{}, {"steps_per_execution": 2}], ids=str)
+def test_fit_evaluate_and_predict(options: dict[str, Any]) -> None:
+    reference, result = both("train", **options)
+    assert_close(result, reference)
+
+
+def test_evaluate_and_predict_where_batches_do_not_divide() -> None:
+    reference, result = both("evaluate", workers=3)
+    assert_close(result, reference)
+
+
+def test_class_and_sample_weights_arrays_and_synchronized_normalisation() -> None:
+    reference, result = both("train_with_weights")
+    assert_close(result, reference, 1e-4)  # the normalisation divides by a variance
+
+
+def test_callbacks_see_the_same_on_all_workers(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    [reference] = run_workers(f"{HERE}:train_with_callbacks", workers=0, folder=str(folders[0]))
+    chief, peer = run_cluster(
+        f"{HERE}:train_with_callbacks", ("chief", "worker"), folder=str(folders[1])
+    )
+    assert_close(chief, reference)
+    assert peer == chief
+    assert len(chief["first"]["loss"]) == 2  # EarlyStopping
+    assert len(chief["resumed"]["history"]["loss"]) == 1  # BackupAndRestore went on from there
+    assert len(chief["logs"]) == 8
+    assert (folders[1] / "model.keras").stat().st_size > 0  # ModelCheckpoint
+
+
+def test_a_callback_that_stops_one_worker_stops_all() -> None:
+    reference, result = both("train_until_nan")
+    assert result == reference == [1, 1.0]
+
+
+def test_train_and_test_on_batch() -> None:
+    reference, result = both("train_by_hand")
+    assert_close(result, reference)
+
+
+def test_the_logs_of_an_own_train_step_are_averaged() -> None:
+    reference, result = both("train_own_step")
+    assert_close(result, reference)
+
+
+def test_tf_keras_needs_no_help() -> None:
+    reference, result = both("train_tf_keras")
+    assert_close(result, reference)
+
+
+def test_stock_keras_fails() -> None:
+    """When this fails, Keras can do without ``enable_multi_worker``."""
+    for text in run_workers(f"{HERE}:check_stock_keras"):
+        assert "PerReplica" in text
+
+
+def test_a_metric_made_outside_the_scope_is_refused() -> None:
+    for text in run_workers(f"{HERE}:check_scope"):
+        assert "outside strategy.scope()" in text
+        assert "sparse_top_k_categorical_accuracy/total" in text
+
+
+def test_the_compat_v1_class_is_refused() -> None:
+    for texts in run_workers(f"{HERE}:check_v1"):
+        assert len(texts) == 3
+        assert all("under the compat.v1 strategy" in text for text in texts)
+
+
+def test_it_can_be_switched_on_twice_and_off() -> None:
+    run_workers(f"{HERE}:check_switch", workers=0)
+
+
+def test_unknown_internals_are_refused_before_anything_changes() -> None:
+    [[average, attribute, backend, metrics]] = run_workers(f"{HERE}:check_guards", workers=0)
+    assert "in a way that is not known here: tests.adapters.test_keras.refusal" in average
+    assert "needs TensorFlowTrainer._make_function, which Keras 3" in attribute
+    assert "backend 'jax'" in backend
+    assert "does not add metrics up" in metrics
