@@ -86,6 +86,35 @@ def test_the_readmes_program_trains_on_two_workers_and_alone(tmp_path: Path) -> 
     assert alone.code == 0, alone.err
 
 
+# What the pages leave out before each of their Python examples, which build on each other.
+LEFT_OUT = {
+    "docs/strategy.md": ["import tfdist_kit\n"],
+    "docs/keras.md": [""],
+    "docs/tf_config.md": [""],
+    "docs/data.md": [
+        "import keras, tfdist_kit\n",
+        "with strategy.scope():\n"
+        "    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(10)])\n"
+        "    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)\n"
+        "    model.compile('sgd', loss)\n",
+        "train_step = lambda images, labels: model(images)\n",
+    ],
+}
+
+
+@pytest.mark.parametrize("page", LEFT_OUT)
+def test_the_python_examples_of_a_page_run_on_two_workers(tmp_path: Path, page: str) -> None:
+    examples = [body for name, body in blocks("python") if name == page]
+    parts = zip(LEFT_OUT[page], examples, strict=True)
+    name = script(tmp_path, "".join(left_out + example for left_out, example in parts))
+    result = tfdist("run", "--timeout", "100", name, folder=tmp_path, env=QUIET)
+    assert result.code == 0, result.err
+
+
+def test_every_page_with_python_examples_is_run() -> None:
+    assert {name for name, _ in blocks("python")} == {"README.md", *LEFT_OUT}
+
+
 def test_every_public_name_is_on_some_page() -> None:
     everything = "\n".join(TEXT.values())
     unnamed = [name for name in tfdist_kit.__all__ if f"{name}" not in everything]

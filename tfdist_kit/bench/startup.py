@@ -104,7 +104,7 @@ def pairs(folder: Path) -> list[Pair]:
     return [
         *(
             Pair(
-                f"{count} workers, to the end of an all-reduce: tfdist run / plain subprocesses",
+                f"{count} worker(s), to the end of an all-reduce: tfdist run / plain subprocesses",
                 partial(tfdist_run, reduce, count),
                 partial(plain_launch, reduce, count),
             )
