@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 MARK = "TFDIST_TEST_MARK"
 DEADLINE = 120.0
@@ -59,12 +58,7 @@ class Command:
         )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for pid in self.living():
             os.kill(pid, signal.SIGKILL)
         self.process.kill()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 
 _TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _LISTEN = "0A"
@@ -35,12 +34,7 @@ class HeldPorts:
     def __enter__(self) -> HeldPorts:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tfdist_kit._errors import UsageError
@@ -23,7 +22,6 @@ from tfdist_kit.launcher import temp
 
 KEPT_RUNS = 10
 _CONTENTS = ("attempt_*", "plan.json", "events.jsonl")
-_HINT = "name a folder that can be written, with room in it, by --log-dir"
 
 
 class RunDir:
@@ -42,14 +40,10 @@ class RunDir:
 
     def __init__(self, wish: Path | None) -> None:
         self.trouble: OSError | None = None
-        try:
+        with _usable(wish or temp.home()):
             self.path = (wish or _new_folder()).absolute()
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = temp.lock(self.path)
-        except OSError as error:
-            raise UsageError(
-                f"the run folder {wish or temp.home()} cannot be used: {error}", hint=_HINT
-            ) from error
         if lock is None:
             raise UsageError(
                 f"the run folder {self.path} is in use by another run",
@@ -57,16 +51,12 @@ class RunDir:
             )
         self._lock = lock
         try:
-            self._set_earlier_run_aside()
-            (self.path / "attempt_0").mkdir(mode=0o700)
+            with _usable(self.path):
+                self._set_earlier_run_aside()
+                (self.path / "attempt_0").mkdir(mode=0o700)
         except UsageError:
             os.close(self._lock)
             raise
-        except OSError as error:
-            os.close(self._lock)
-            raise UsageError(
-                f"the run folder {self.path} cannot be written: {error}", hint=_HINT
-            ) from error
 
     def _set_earlier_run_aside(self) -> None:
         """Move what an earlier run left into ``earlier_N``: nothing is lost or mixed up."""
@@ -91,13 +81,9 @@ class RunDir:
         Raises:
             UsageError: Not even that can be written.
         """
-        text = json.dumps(plan, indent=1) + "\n"
-        try:
+        with _usable(self.path):
+            text = json.dumps(plan, indent=1) + "\n"
             (self.path / "plan.json").write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(
-                f"the run folder {self.path} cannot be written: {error}", hint=_HINT
-            ) from error
 
     def write_status(self, folder: Path, status: Mapping[str, Any]) -> None:
         """Replace a worker's ``status.json`` as a whole."""
@@ -123,14 +109,21 @@ class RunDir:
     def __enter__(self) -> RunDir:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Release the folder; its contents stay."""
         os.close(self._lock)
+
+
+@contextlib.contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    """Turn what the system says against `folder` into a usage error."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"the run folder {folder} cannot be used: {error}",
+            hint="name a folder that can be written, with room in it, by --log-dir",
+        ) from error
 
 
 def _is_a_plan(path: Path) -> bool:

@@ -1,0 +1,84 @@
+"""The run folder: what it holds, whose it is, and for how long."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from tests.commands import Command, script, tfdist
+
+
+def test_the_run_folder(tmp_path: Path) -> None:
+    name = script(tmp_path, "import sys; print('out'); print('err', file=sys.stderr); sys.exit(4)")
+    result = tfdist("run", "-n", "1", "--log-dir", "logs", name, folder=tmp_path)
+    assert result.code == 4
+    logs = tmp_path / "logs"
+    rank = logs / "attempt_0" / "rank_0"
+    assert (rank / "stdout.log").read_text() == "out\n"
+    assert (rank / "stderr.log").read_text() == "err\n"
+    assert json.loads((rank / "error.json").read_text())["exit_code"] == 4
+    assert json.loads((rank / "status.json").read_text())["state"] == "exited"
+    assert json.loads((logs / "plan.json").read_text())["target"] == name
+    events = [json.loads(line) for line in (logs / "events.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events] == [
+        "started",
+        "running",
+        "failed",
+        "exited",
+        "over",
+    ]
+    assert logs.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_earlier_run_in_the_same_folder_is_set_aside(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        name = script(tmp_path, f"print({number})")
+        assert tfdist("run", "-n", "1", "--log-dir", "logs", name, folder=tmp_path).code == 0
+    outputs = {
+        folder: (tmp_path / "logs" / folder / "attempt_0/rank_0/stdout.log").read_text()
+        for folder in ("earlier_1", "earlier_2", ".")
+    }
+    assert outputs == {"earlier_1": "1\n", "earlier_2": "2\n", ".": "3\n"}
+
+
+def test_a_run_folder_in_use_is_refused(tmp_path: Path) -> None:
+    name = script(tmp_path, "import time; open('up', 'w').close(); time.sleep(60)")
+    args = ["run", "-n", "1", "--log-dir", "logs", name]
+    with Command(args, tmp_path) as first:
+        first.wait_for(tmp_path / "up")
+        second = tfdist(*args, folder=tmp_path)
+    assert second.code == 2
+    assert "is in use by another run" in second.err
+
+
+def test_only_the_newest_runs_are_kept_in_the_temp_folder(tmp_path: Path) -> None:
+    name = script(tmp_path, "")
+    for _ in range(12):
+        assert tfdist("run", "-n", "1", name, folder=tmp_path).code == 0
+    [parent] = (tmp_path / "tmp").iterdir()
+    assert len(list(parent.iterdir())) == 10
+
+
+def test_a_folder_with_somebody_elses_files_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir(mode=0o755)
+    (folder / "plan.json").write_text("[]")
+    (folder / "attempt_at_poetry").write_text("mine")
+    result = tfdist("run", "-n", "1", "--log-dir", "logs", script(tmp_path, ""), folder=tmp_path)
+    assert result.code == 2
+    assert "that are not a run's: attempt_at_poetry, plan.json" in result.err
+    assert {path.name for path in folder.iterdir()} == {"plan.json", "attempt_at_poetry"}
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_the_next_earlier_folder_has_the_next_number(tmp_path: Path) -> None:
+    args = ["run", "-n", "1", "--log-dir", "logs", script(tmp_path, "")]
+    for _ in range(3):
+        assert tfdist(*args, folder=tmp_path).code == 0
+    shutil.rmtree(tmp_path / "logs" / "earlier_1")
+    assert tfdist(*args, folder=tmp_path).code == 0
+    assert sorted(path.name for path in (tmp_path / "logs").glob("earlier_*")) == [
+        "earlier_2",
+        "earlier_3",
+    ]
