@@ -20,7 +20,10 @@ from typing import Any
 from tfdist_kit._errors import DatasetError, MissingDependencyError
 
 _log = logging.getLogger(__name__)
-_INSTALL = "pip install 'tfdist-kit[datasets]'"
+_INSTALL = (
+    "pip install 'tfdist-kit[datasets]'; "
+    "TensorFlow before 2.20 also needs 'tensorflow-metadata<1.18'"
+)
 
 
 def prepare(source: Any, *, data_dir: str | None = None) -> Any:
@@ -68,7 +71,8 @@ def count_examples(builder: Any, split: Any) -> int:
 def _tfds() -> Any:
     try:
         tfds = importlib.import_module("tensorflow_datasets")
-    except ModuleNotFoundError as error:
+        importlib.import_module("tensorflow_datasets.core")  # what it puts off would fail later
+    except Exception as error:  # what it needs may be there in a version that does not fit
         raise MissingDependencyError(
             f"TensorFlow Datasets cannot be imported: {error}", hint=_INSTALL
         ) from error
