@@ -18,6 +18,7 @@ import pytest
 from tests.adapters.cluster import run_cluster, run_workers, server
 from tests.adapters.test_keras import assert_close
 from tfdist_kit import DatasetError
+from tfdist_kit.adapters import datasets
 from tfdist_kit.adapters.datasets.share import Share
 
 __all__ = ["server"]  # a fixture that every test uses
@@ -337,6 +338,33 @@ def test_missing_packages_are_named(tmp_path: Path) -> None:
 def test_numbers_that_do_not_fit_are_refused(numbers: dict[str, Any], text: str) -> None:
     with pytest.raises(DatasetError, match=text):
         Share(**{"split": "train", "examples": 100, "global_batch": 8, **numbers})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"split": None},
+        {"split": ["train"]},
+        {"seed": None},
+        {"seed": 1.5},
+        {"shuffle": 0.5},
+        {"shuffle": -5},
+        {"shuffle": "x"},
+    ],
+    ids=str,
+)
+def test_an_argument_of_the_wrong_kind_is_refused(wrong: dict[str, Any]) -> None:
+    """An unseeded shuffle above all: it loses examples without a word."""
+    arguments: dict[str, Any] = {"split": "train", "global_batch": 64, "worker": (0, 2), **wrong}
+    [name] = wrong
+    with pytest.raises(DatasetError, match=f"{name} is "):
+        datasets.load("uci_digits", **arguments)
+
+
+@pytest.mark.parametrize("batch", [64.0, "64", None])
+def test_a_batch_that_is_not_a_number_of_examples(batch: Any) -> None:
+    with pytest.raises(DatasetError, match=f"global_batch is {batch!r}"):
+        Share("train", 100, batch)
 
 
 def test_shares_add_up_however_the_numbers_lie() -> None:

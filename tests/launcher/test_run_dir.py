@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -82,3 +83,26 @@ def test_the_next_earlier_folder_has_the_next_number(tmp_path: Path) -> None:
         "earlier_2",
         "earlier_3",
     ]
+
+
+def test_a_start_that_a_full_disk_prevented_can_be_repeated(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "plan.partial").symlink_to("/dev/full")
+    args = ["run", "-n", "1", "--log-dir", "logs", script(tmp_path, "")]
+    first = tfdist(*args, folder=tmp_path)
+    assert first.code == 2
+    assert "No space left on device" in first.err
+    assert not list(logs.iterdir())
+    assert tfdist(*args, folder=tmp_path).code == 0
+
+
+def test_nothing_is_removed_behind_a_link_that_stands_for_our_folder(tmp_path: Path) -> None:
+    """Somebody else may have made it, and may own what it leads to."""
+    theirs = tmp_path / "theirs"
+    for name in ("tmp-a", *(f"run-{number}" for number in range(12))):
+        (theirs / name).mkdir(parents=True)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp" / f"tfdist-{os.getuid()}").symlink_to(theirs)
+    assert tfdist("run", "-n", "1", script(tmp_path, ""), folder=tmp_path).code == 0
+    assert len(list(theirs.iterdir())) == 13

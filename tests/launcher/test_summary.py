@@ -53,6 +53,19 @@ def test_a_frozen_worker_is_suspected_when_nobody_left() -> None:
     assert "rank 1 (worker:1) stopped answering, frozen or starved" in told(history)
 
 
+def test_an_evaluator_that_ended_is_not_to_blame() -> None:
+    history = History(("worker:0", "worker:1", "evaluator:0")).all_join(1)
+    history.at(3, Exited(2, 0)).fails(13, 0, aftermath=True).at(30, Exited(1, -9))
+    assert "evaluator:0" not in told(history)
+
+
+def test_a_frozen_leader_is_known_by_the_heartbeat_that_nobody_answered() -> None:
+    history = History().all_join(1).fails(13, 1, aftermath=True).at(30, Exited(0, -9))
+    text = "Collective ops is aborted by: Deadline Exceeded\n RPC: /tensorflow.CoordinationService/"
+    history.failures[1] = replace(history.failures[1], message=f"{text}Heartbeat")
+    assert "rank 0 (worker:0) stopped answering" in told(history)
+
+
 def test_a_long_traceback_is_cut_in_the_middle() -> None:
     history = History().all_join(1).at(2, Said(1, "failed"), Exited(1, 1), Exited(0, 0))
     long = "\n".join(f"frame {number}" for number in range(200))

@@ -109,8 +109,8 @@ def _plan() -> list[tuple[Any, str, Any]]:
 def _keras() -> Any:
     try:
         return importlib.import_module("keras")
-    except ModuleNotFoundError as error:
-        hint = "pip install 'tfdist-kit[tensorflow]'"
+    except Exception as error:  # it is not installed, or its backend is not or is unknown
+        hint = "pip install 'tfdist-kit[tensorflow]', and KERAS_BACKEND=tensorflow if it is set"
         raise MissingDependencyError(f"Keras cannot be imported: {error}", hint=hint) from error
 
 
@@ -225,7 +225,8 @@ def _require_scope(model: Any, strategy: Any) -> None:
     if outside:
         raise StrategyError(
             f"created outside strategy.scope(), so each worker would keep its own: {outside}",
-            hint="create the model and its metric objects inside `with strategy.scope():`",
+            hint="create the model and its metric objects, and call `compile`, inside "
+            "`with strategy.scope():`",
         )
 
 

@@ -8,6 +8,7 @@ error instead of an endless wait or of silent training alone.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections.abc import MutableMapping
@@ -270,9 +271,9 @@ def _check_size(strategy: Any, config: TFConfig) -> None:
 def _enable_keras() -> None:
     from tfdist_kit.adapters.keras import enable_multi_worker
 
+    if importlib.util.find_spec("keras") is None:
+        return
     try:
         enable_multi_worker()
-    except MissingDependencyError:
-        return
     except TfdistError as error:  # loops of one's own do not need it
         _log.warning("Keras models will not train on several workers: %s", error)

@@ -70,7 +70,7 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
         plan = make_plan(
             request, ports=held.numbers, run_dir=folder.path, scratch=scratch, environ=environ
         )
-        folder.write_plan(plan.to_dict())
+        folder.begin(plan.to_dict())
         return _Launch(plan, folder, environ).run()
 
 

@@ -53,7 +53,6 @@ class RunDir:
         try:
             with _usable(self.path):
                 self._set_earlier_run_aside()
-                (self.path / "attempt_0").mkdir(mode=0o700)
         except UsageError:
             os.close(self._lock)
             raise
@@ -75,15 +74,20 @@ class RunDir:
         for path in left:
             path.rename(aside / path.name)
 
-    def write_plan(self, plan: Mapping[str, Any]) -> None:
-        """Keep the plan.
+    def begin(self, plan: Mapping[str, Any]) -> None:
+        """Keep the plan, as a whole or not at all: by it a run's folder is known.
 
         Raises:
             UsageError: Not even that can be written.
         """
         with _usable(self.path):
-            text = json.dumps(plan, indent=1) + "\n"
-            (self.path / "plan.json").write_text(text, encoding="utf-8")
+            partial = self.path / "plan.partial"
+            try:
+                partial.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+                partial.replace(self.path / "plan.json")
+            finally:
+                partial.unlink(missing_ok=True)
+            (self.path / "attempt_0").mkdir(mode=0o700)
 
     def write_status(self, folder: Path, status: Mapping[str, Any]) -> None:
         """Replace a worker's ``status.json`` as a whole."""

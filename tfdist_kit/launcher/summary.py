@@ -19,6 +19,7 @@ LINE_LENGTH = 500
 _TAIL_BYTES = 16384
 _GRAPH_NOISE = ("Graph execution error", "Detected at node", "File ", "[[{{node")
 _UNHEALTHY = re.compile(r"unhealthy.*?((?:\s*/job:\w+/(?:replica:\d+/)?task:\d+)+)", re.DOTALL)
+_NO_ANSWER = "CoordinationService/Heartbeat"
 _TASK = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
 _SIGNAL_HINTS: Mapping[int, str] = {
     signal.SIGKILL: " (out of memory? look at the kernel's log)",
@@ -88,19 +89,27 @@ class _Story:
             return ""
         victim = f"{self._names([root])} needed it still"
         left = [
-            rank for rank, worker in enumerate(self.supervisor.workers) if not worker.returncode
+            rank
+            for rank, worker in enumerate(self.supervisor.workers)
+            if worker.returncode == 0 and self.plan.workers[rank].joins
         ]
+        silent = [rank for rank in self._called_silent(failure) if rank not in (*left, root)]
+        if silent:
+            return f"{self._names(silent)} stopped answering, frozen or starved; {victim}"
         if left:
             return (
                 f"{self._names(left)} ended with exit code 0 while {victim}. "
                 "Did it run fewer steps than its peers?"
             )
+        return ""
+
+    def _called_silent(self, failure: Failure) -> list[int]:
+        """The ranks that TensorFlow says, or lets see, no longer send heartbeats."""
         if told := _UNHEALTHY.search(failure.message):
             tasks = {f"{job}:{index}" for job, index in _TASK.findall(told[1])}
-            silent = [worker.rank for worker in self.plan.workers if worker.task in tasks]
-            if silent:
-                return f"{self._names(silent)} stopped answering, frozen or starved; {victim}"
-        return ""
+            return [worker.rank for worker in self.plan.workers if worker.task in tasks]
+        # The leader counts the heartbeats; nobody but it can fail to answer one.
+        return [0] if _NO_ANSWER in failure.message and "Deadline" in failure.message else []
 
     def _what_happened(self, rank: int) -> str:
         name, failure = self._names([rank]), self.failures.get(rank)

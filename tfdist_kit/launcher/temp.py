@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,11 +23,19 @@ def home() -> Path:
 
 def new_folder(prefix: str) -> Path:
     """Make a new folder of our own."""
-    parent = home()
-    parent.mkdir(mode=0o700, exist_ok=True)
-    if parent.is_symlink() or parent.stat().st_uid != os.getuid():  # somebody else was first
+    home().mkdir(mode=0o700, exist_ok=True)
+    if not _is_ours(home()):  # somebody else was first
         return Path(tempfile.mkdtemp(prefix="tfdist-"))
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=home()))
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether this is a folder of this user's, and not a link to somewhere else."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def lock(folder: Path) -> int | None:
@@ -42,8 +51,10 @@ def lock(folder: Path) -> int | None:
 
 def drop_unused(pattern: str, *, keep: int) -> None:
     """Remove the folders of ours that nobody uses, but for the newest `keep`."""
-    folders = sorted(home().glob(pattern), key=lambda path: path.name, reverse=True)
-    for folder in folders[keep:]:
+    if not _is_ours(home()):
+        return
+    folders = sorted(filter(_is_ours, home().glob(pattern)), key=lambda path: path.name)
+    for folder in folders[: max(0, len(folders) - keep)]:
         with contextlib.suppress(OSError):
             descriptor = lock(folder)
             if descriptor is not None:

@@ -35,6 +35,26 @@ class Wish:
     cache: bool
     prefetch: bool
 
+    def __post_init__(self) -> None:
+        wants = {
+            "split": (
+                "one split's name, or a slice of it",
+                self.split is not None and not isinstance(self.split, list | tuple | dict),
+            ),
+            "seed": ("a whole number, the same on all workers", _is_whole(self.seed)),
+            "shuffle": (
+                "True, False or the size of the buffer",
+                isinstance(self.shuffle, bool) or (_is_whole(self.shuffle) and self.shuffle > 0),
+            ),
+        }
+        for name, (wanted, fits) in wants.items():
+            if not fits:
+                raise DatasetError(f"{name} is {getattr(self, name)!r}", hint=f"give {wanted}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
 
 def load(
     source: Any,
@@ -134,8 +154,12 @@ def steps_per_epoch(
 
 
 def _context(worker: Any) -> Any:
-    if not isinstance(worker, tuple):
+    if hasattr(worker, "num_input_pipelines"):
         return worker
+    if not (isinstance(worker, tuple) and len(worker) == 2 and all(map(_is_whole, worker))):
+        raise DatasetError(
+            f"worker is {worker!r}", hint="give (index, count), or a tf.distribute.InputContext"
+        )
     import tensorflow as tf
 
     index, count = worker

@@ -49,9 +49,9 @@ class Share:
                 f"worker {self.index} of {self.workers} does not exist",
                 hint="workers are counted from 0: give worker=(index, count) with index < count",
             )
-        if self.global_batch < 1:
+        if not isinstance(self.global_batch, int) or self.global_batch < 1:
             raise DatasetError(
-                f"global_batch is {self.global_batch}, but a step needs an example",
+                f"global_batch is {self.global_batch!r}, but a step needs an example",
                 hint="give the number of examples per step over all workers",
             )
         if self.global_batch % self.replicas:

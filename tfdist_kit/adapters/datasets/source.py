@@ -44,9 +44,15 @@ def prepare(source: Any, *, data_dir: str | None = None) -> Any:
     tfds = _tfds()
     builder = _named(tfds, source, data_dir) if isinstance(source, str) else source
     if not builder.data_path.exists():
-        with _lock(builder):
-            if not builder.data_path.exists():  # a peer may have been faster
-                _download_and_prepare(tfds, builder)
+        try:
+            with _lock(builder):
+                if not builder.data_path.exists():  # a peer may have been faster
+                    _download_and_prepare(tfds, builder)
+        except OSError as error:
+            raise DatasetError(
+                f"{builder.name!r} cannot be written to {builder.data_path.parent}: {error}",
+                hint="give another data_dir",
+            ) from error
     if not builder.info.splits:
         builder.info.read_from_directory(builder.data_dir)
     return builder
@@ -60,7 +66,7 @@ def count_examples(builder: Any, split: Any) -> int:
     """
     try:
         return int(builder.info.splits[split].num_examples)
-    except (KeyError, ValueError, AssertionError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, AssertionError) as error:
         raise DatasetError(
             f"{builder.name!r} has no split {split!r}",
             hint=f"its splits are {', '.join(builder.info.splits)}; slices such as "
