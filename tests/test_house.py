@@ -60,6 +60,14 @@ def test_importing_the_package_imports_neither_tensorflow_nor_its_own_rooms() ->
     assert done.stdout.strip() == "[]"
 
 
+def test_a_worker_imports_next_to_nothing_of_the_launcher() -> None:
+    code = (
+        "import sys, tfdist_kit.launcher.worker; print('tfdist_kit.launcher.plan' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 @pytest.mark.parametrize("name", tfdist_kit.__all__)
 def test_every_public_name_can_be_had(name: str) -> None:
     assert getattr(tfdist_kit, name) is not None

@@ -7,10 +7,9 @@ so that a strategy that is made too late can be told why.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfdist_kit import _first_use
+from tfdist_kit import _first_use, _lazy
 from tfdist_kit._version import __version__
 
 if TYPE_CHECKING:
@@ -47,23 +46,18 @@ __all__ = [
     "multi_worker_mirrored",
 ]
 
-_HOMES = {
-    "ClusterSpec": "tfdist_kit.tf_config",
-    "TFConfig": "tfdist_kit.tf_config",
-    "Task": "tfdist_kit.tf_config",
-    "multi_worker_mirrored": "tfdist_kit.adapters.multi_worker_mirrored",
-}
-
 _first_use.watch()
 
-
-def __getattr__(name: str) -> Any:
-    """Look a public name up in the room that defines it."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES.get(name, "tfdist_kit._errors")), name)
-    globals()[name] = value
-    return value
+__getattr__ = _lazy.looked_up(
+    __name__,
+    {
+        **{name: "tfdist_kit._errors" for name in __all__ if name.endswith("Error")},
+        "ClusterSpec": "tfdist_kit.tf_config",
+        "TFConfig": "tfdist_kit.tf_config",
+        "Task": "tfdist_kit.tf_config",
+        "multi_worker_mirrored": "tfdist_kit.adapters.multi_worker_mirrored",
+    },
+)
 
 
 def __dir__() -> list[str]:
