@@ -89,6 +89,14 @@ class Command:
             assert self.process.poll() is None, self.process.communicate()
             time.sleep(0.01)
 
+    def wait_for_processes(self, count: int) -> None:
+        """Wait until that many live; a process that is just being executed cannot be seen."""
+        deadline = time.monotonic() + DEADLINE
+        while (living := self.living()) and len(living) != count:
+            assert time.monotonic() < deadline, living
+            time.sleep(0.01)
+        assert living
+
     def assert_nothing_lives(self, within: float = 2.0) -> None:
         """Every process has ended."""
         deadline = time.monotonic() + within

@@ -53,7 +53,7 @@ def test_sigkill_of_the_launcher_leaves_nothing(tmp_path: Path, body: str) -> No
     )
     with Command(["run", name], tmp_path) as command:
         command.wait_for(tmp_path / "up-*", 2)
-        assert len(command.living()) == 5
+        command.wait_for_processes(5)
         command.process.kill()
         command.process.wait()
         command.assert_nothing_lives()
