@@ -2,7 +2,7 @@
 
     message (what happened) -> Supervisor.handle -> actions (what to do)
 
-``launch`` feeds it messages from real processes, tests feed it histories. A run goes through
+``attempt`` feeds it messages from real processes, tests feed it histories. A run goes through
 
     running -> draining -> terminating -> killing -> over
 
