@@ -23,6 +23,7 @@ DEFAULTS: Mapping[str, Any] = {
     "module": False,
     "args": [],
     "env": {},
+    "fast_exit": True,
     "log_dir": None,
     "tee": True,
     "rank_filter": None,
@@ -56,6 +57,7 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     _add_cluster_options(parser.add_argument_group("the cluster"))
+    _add_process_options(parser.add_argument_group("processes"))
     _add_deadline_options(parser.add_argument_group("deadlines, in seconds"))
     _add_output_options(parser.add_argument_group("output"))
     parser.add_argument("--config", metavar="FILE", type=Path, help="a preset (TOML); options win")
@@ -85,6 +87,15 @@ def _add_cluster_options(group: Any) -> None:
         action="append",
         metavar="NAME=VALUE",
         help="set a variable for every worker; may be given several times",
+    )
+
+
+def _add_process_options(group: Any) -> None:
+    yes_or_no = argparse.BooleanOptionalAction
+    group.add_argument(
+        "--fast-exit",
+        action=yes_or_no,
+        help="leave without the interpreter's own teardown (default: yes)",
     )
 
 
@@ -161,6 +172,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         chief=options["chief"],
         evaluator=options["evaluator"],
         env=options["env"],
+        fast_exit=options["fast_exit"],
         log_dir=Path(options["log_dir"]) if options["log_dir"] else None,
         deadlines=Deadlines(
             total=options["timeout"] or None,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from tfdist_kit.launcher import failure, ports
 from tfdist_kit.launcher.failure import Failure
@@ -22,7 +24,7 @@ from tfdist_kit.launcher.outcome import Outcome, conclude
 from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
 from tfdist_kit.launcher.run_dir import RunDir
-from tfdist_kit.launcher.spawn import WorkerProcess, spawn
+from tfdist_kit.launcher.spawn import Birth, Spawner, WorkerProcess
 from tfdist_kit.launcher.summary import summarise
 from tfdist_kit.launcher.supervisor import (
     Exited,
@@ -30,6 +32,7 @@ from tfdist_kit.launcher.supervisor import (
     Listening,
     Message,
     NotStarted,
+    Release,
     Said,
     Signalled,
     State,
@@ -57,16 +60,21 @@ class Attempt:
         plan: What to start.
         folder: The run folder.
         environ: The environment that the workers inherit.
+        spawner: What brings them to life.
     """
 
-    def __init__(self, plan: RunPlan, folder: RunDir, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, plan: RunPlan, folder: RunDir, environ: Mapping[str, str], spawner: Spawner
+    ) -> None:
         self._plan = plan
+        self._spawner = spawner
         self._folder = folder
         self._environ = environ
         self._console = Console()
         self._processes: list[WorkerProcess] = []
         self._reports: dict[int, bytes] = {}
         self._logs: dict[int, StreamLog] = {}
+        self._said: set[str] = set()
         self._paused = False
         self._next_look = 0.0
         self._selector = selectors.DefaultSelector()
@@ -89,9 +97,9 @@ class Attempt:
     def _start(self) -> None:
         for worker in self._plan.workers:
             worker.folder.mkdir()
-            process = spawn(self._plan, worker, self._environ)
+            process = self._spawner.spawn(self._birth(worker))
             self._processes.append(process)
-            self._note(worker.rank, "started", pid=process.process.pid)
+            self._note(worker.rank, "started", pid=process.pid)
             self._watch(worker, process)
             self._step(wait=False)
             if self._supervisor.state is not State.RUNNING:
@@ -99,14 +107,26 @@ class Attempt:
         for worker in self._plan.workers[len(self._processes) :]:
             self._handle(NotStarted(worker.rank))
 
+    def _birth(self, worker: WorkerPlan) -> Birth:
+        plan = self._plan
+        orders = {
+            "folder": str(worker.folder),
+            "kind": plan.kind,
+            "target": plan.target,
+            "fast_exit": plan.fast_exit,
+        }
+        env = {**self._environ, **worker.env}
+        return Birth(worker.rank, worker.name, (plan.target, *plan.args), env, orders)
+
     def _watch(self, worker: WorkerPlan, process: WorkerProcess) -> None:
-        for stream, fd in process.output_fds().items():
-            os.set_blocking(fd, False)
+        for stream in _STREAM_FDS:
+            fd = process.fds[stream]
             self._logs[fd] = self._open_log(worker, stream)
             self._selector.register(fd, selectors.EVENT_READ, self._on_output)
-        self._reports[process.report_fd] = b""
+        report_fd = process.fds["report"]
+        self._reports[report_fd] = b""
         on_report = partial(self._on_report, worker.rank)
-        self._selector.register(process.report_fd, selectors.EVENT_READ, on_report)
+        self._selector.register(report_fd, selectors.EVENT_READ, on_report)
         if process.pidfd is not None:
             on_exit = partial(self._on_exit, process)
             self._selector.register(process.pidfd, selectors.EVENT_READ, on_exit)
@@ -183,15 +203,24 @@ class Attempt:
         if data == b"":
             self._selector.unregister(fd)
         elif data:
-            *words, self._reports[fd] = (self._reports[fd] + data).split(b"\n")
-            for word in words:
-                self._handle(Said(rank, word.decode()))
+            *lines, self._reports[fd] = (self._reports[fd] + data).split(b"\n")
+            for line in lines:
+                self._on_line(rank, line.decode("utf-8", "replace"))
+
+    def _on_line(self, rank: int, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if word == "afresh":
+            self._note(rank, "afresh", reason=rest)
+            self._say_once(f"workers begin again in interpreters of their own: {rest}")
+        else:
+            self._handle(Said(rank, word))
 
     def _on_exit(self, process: WorkerProcess, pidfd: int | None = None) -> None:
         if process.has_ended or (code := process.returncode()) is None:
             return
-        if process.report_fd in self._selector.get_map():
-            self._on_report(process.rank, process.report_fd)  # its last words come first
+        report_fd = process.fds["report"]
+        if report_fd in self._selector.get_map():
+            self._on_report(process.rank, report_fd)  # its last words come first
         if pidfd is not None:
             self._selector.unregister(pidfd)
         self._handle(Exited(process.rank, code))
@@ -208,6 +237,8 @@ class Attempt:
             match action:
                 case Kill(rank, signum):
                     self._kill(rank, signum)
+                case Release(rank):
+                    self._processes[rank].release()
                 case Tell(text):
                     self._say(text)
 
@@ -231,7 +262,7 @@ class Attempt:
             case Signalled(signum):
                 self._folder.event("received", signum=signum)
 
-    def _note(self, rank: int, state: str, **fields: int) -> None:
+    def _note(self, rank: int, state: str, **fields: Any) -> None:
         self._folder.event(state, rank=rank, **fields)
         status = {"rank": rank, "task": self._plan.workers[rank].task, "state": state, **fields}
         self._folder.write_status(self._plan.workers[rank].folder, status)
@@ -240,6 +271,11 @@ class Attempt:
         lines = "".join(f"tfdist: {line}\n" for line in text.splitlines())
         self._console.write(_STREAM_FDS["stderr"], lines.encode("utf-8", "replace"))
 
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
     # The end
 
     def _end(self) -> None:
@@ -247,7 +283,7 @@ class Attempt:
         for process in self._processes:
             if not process.has_ended:
                 process.send(signal.SIGKILL)
-                process.process.wait()
+                _wait_for_the_end(process)
         self._pause_output(False)
         for fd in list(self._logs):  # what is in the pipes is all there is: the writers are dead
             for _ in range(_LAST_READS):  # or have escaped, and may write for ever
@@ -275,6 +311,17 @@ class Attempt:
         in_a_hurry = outcome.cause is not None and outcome.cause.why in (Why.SIGNAL, Why.TIME_LIMIT)
         self._console.close(_HURRIED_CONSOLE_WAIT if in_a_hurry else None)
         return outcome
+
+
+def _wait_for_the_end(process: WorkerProcess) -> None:
+    """Wait for a process that SIGKILL has been sent to."""
+    while process.returncode() is None:
+        if process.pidfd is not None:
+            poll = select.poll()
+            poll.register(process.pidfd, select.POLLIN)
+            poll.poll()
+        else:
+            time.sleep(_NO_PIDFD_POLL)
 
 
 def _read(fd: int) -> bytes | None:

@@ -10,6 +10,7 @@ from tfdist_kit.launcher.outcome import Outcome
 from tfdist_kit.launcher.plan import RunPlan, RunRequest, check, make_plan
 from tfdist_kit.launcher.ports import HeldPorts
 from tfdist_kit.launcher.run_dir import RunDir
+from tfdist_kit.launcher.spawn import FreshSpawner
 
 
 def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
@@ -32,7 +33,7 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
             request, ports=held.numbers, run_dir=folder.path, scratch=scratch, environ=environ
         )
         folder.begin(plan.to_dict())
-        return Attempt(plan, folder, environ).run()
+        return Attempt(plan, folder, environ, FreshSpawner()).run()
 
 
 def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:

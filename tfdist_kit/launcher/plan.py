@@ -75,6 +75,7 @@ class RunRequest:
         evaluator: Whether to add one task of type ``evaluator``.
         env: Variables to set for every worker.
         log_dir: The run folder; None chooses one under the system's temp folder.
+        fast_exit: Whether the workers leave without the interpreter's own teardown.
     """
 
     target: str
@@ -85,6 +86,7 @@ class RunRequest:
     evaluator: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     log_dir: Path | None = None
+    fast_exit: bool = True
     deadlines: Deadlines = Deadlines()
     console: ConsoleWish = ConsoleWish()
 
@@ -134,6 +136,7 @@ class RunPlan:
         args: The target's own arguments.
         run_dir: The run folder.
         workers: One plan per process, in rank order.
+        fast_exit: Whether they leave without the interpreter's own teardown.
     """
 
     python: str
@@ -144,6 +147,7 @@ class RunPlan:
     workers: tuple[WorkerPlan, ...]
     deadlines: Deadlines
     console: ConsoleWish
+    fast_exit: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON-ready data."""
@@ -193,6 +197,7 @@ def make_plan(
         ),
         deadlines=request.deadlines,
         console=request.console,
+        fast_exit=request.fast_exit,
     )
 
 

@@ -1,22 +1,26 @@
 """How a worker process comes to life: a fresh interpreter, in a process group of its own.
 
-Each worker is given the reading end of a pipe that the launcher never writes to (its end-of-file
-is the launcher's death) and the writing end of a pipe for its reports.
+    Birth (who, with what) -> Spawner -> WorkerProcess
+
+`preload` has the other way, a fork of a process that has imported TensorFlow already.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 import tfdist_kit
 from tfdist_kit._errors import UsageError
-from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
+from tfdist_kit.launcher.pipes import Ends, open_ends
 
 _ROOT = str(Path(tfdist_kit.__file__).parents[1])
 
@@ -27,10 +31,42 @@ import sys
 sys.path = [entry for entry in sys.path if entry]
 try: import tfdist_kit
 except ImportError: sys.path.append({root!r})
-from tfdist_kit.launcher.worker import main
-mine, sys.argv = sys.argv[1:6], sys.argv[5:]
-main(*mine)
+from tfdist_kit.launcher.{module} import main
+orders, sys.argv = sys.argv[1], sys.argv[2:]
+main(orders)
 """
+
+
+@dataclass(frozen=True)
+class Birth:
+    """A worker that is to be started.
+
+    Attributes:
+        rank: Its rank.
+        name: How messages call it.
+        argv: Its ``sys.argv``.
+        env: Its whole environment.
+        orders: What it is told beyond that (see `worker.Orders`), without its descriptors.
+        given: Descriptors that it gets as they are, by name.
+    """
+
+    rank: int
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    orders: Mapping[str, Any]
+    given: Mapping[str, int] = field(default_factory=dict)
+
+
+class Spawner(Protocol):
+    """Something that brings workers to life."""
+
+    def spawn(self, birth: Birth) -> WorkerProcess:
+        """Start one worker.
+
+        Raises:
+            UsageError: The system refuses; nothing is left of the try.
+        """
 
 
 @dataclass
@@ -39,94 +75,118 @@ class WorkerProcess:
 
     Attributes:
         rank: Its rank.
-        process: The process; also the leader of its process group.
-        alive_fd: Closing it ends the worker.
-        report_fd: Where its phases are read, a word a line.
+        pid: Of the process, which also leads its process group.
+        fds: The launcher's ends (see `pipes`).
         pidfd: Becomes readable when the process ends; None where the kernel has none.
+        reap: Tells how the process ended, or None while it lives; kills what it leaves.
+        ended: How it ended, once that has been taken note of.
     """
 
     rank: int
-    process: subprocess.Popen[bytes]
-    alive_fd: int
-    report_fd: int
-    pidfd: int | None
+    pid: int
+    fds: dict[str, int]
+    reap: Callable[[], int | None]
+    pidfd: int | None = None
+    ended: int | None = None
 
-    def output_fds(self) -> dict[str, int]:
-        """Where its output is read, by stream."""
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        return {"stdout": self.process.stdout.fileno(), "stderr": self.process.stderr.fileno()}
+    def __post_init__(self) -> None:
+        self.pidfd = _open_pidfd(self.pid)
 
     @property
     def has_ended(self) -> bool:
         """Whether its end has been taken note of."""
-        return self.process.returncode is not None
+        return self.ended is not None
 
     def send(self, signum: int) -> None:
         """Send a signal to the worker's whole process group, if there is still one."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signum)
+            os.killpg(self.pid, signum)
+
+    def release(self) -> None:
+        """Let it leave, once its program has ended."""
+        leave = self.fds.pop("leave", None)
+        if leave is not None:
+            os.close(leave)
 
     def returncode(self) -> int | None:
-        """How the process ended, or None; whatever it left in its group is killed first.
-
-        The group is killed while the dead leader is not reaped yet, so that the group's number
-        cannot have gone to somebody else.
-        """
-        if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            return None
-        self.send(signal.SIGKILL)
-        return self.process.wait()
+        """How the process ended (negative for a signal), or None."""
+        if self.ended is None:
+            self.ended = self.reap()
+        return self.ended
 
     def close(self) -> None:
         """Give up the launcher's ends; a worker that still lives is killed by it."""
-        for fd in (self.alive_fd, self.report_fd, self.pidfd):
-            if fd is not None:
-                os.close(fd)
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        for fd in self.fds.values():
+            os.close(fd)
+        self.fds.clear()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
 
 
-def spawn(plan: RunPlan, worker: WorkerPlan, environ: Mapping[str, str]) -> WorkerProcess:
-    """Start one worker.
+def reap(pid: int) -> int | None:
+    """How the child `pid` ended, or None; whatever it left in its group is killed first.
 
-    Args:
-        plan: The run.
-        worker: Which of its workers.
-        environ: The launcher's environment; the worker's own variables are put on top.
+    The group is killed while the dead leader is not reaped yet, so that the group's number cannot
+    have gone to somebody else.
     """
+    if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        return None
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+@contextlib.contextmanager
+def refusals_as_usage_errors(name: str) -> Any:
+    """Say plainly what the system has against one more process."""
     try:
-        return _spawn(plan, worker, environ)
+        yield
     except OSError as error:
         raise UsageError(
-            f"{worker.name} cannot be started: {error}",
+            f"{name} cannot be started: {error}",
             hint="the system refused a process, a file or memory: see ulimit -a and free",
         ) from error
 
 
-def _spawn(plan: RunPlan, worker: WorkerPlan, environ: Mapping[str, str]) -> WorkerProcess:
-    with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as always:
-        alive_read, alive_write = os.pipe()
-        always.callback(os.close, alive_read)
-        on_failure.callback(os.close, alive_write)
-        report_read, report_write = os.pipe()
-        always.callback(os.close, report_write)
-        on_failure.callback(os.close, report_read)
-        os.set_blocking(report_read, False)
-        own = [str(alive_read), str(report_write), str(worker.folder), plan.kind, plan.target]
-        process = subprocess.Popen(
-            [plan.python, "-c", _BOOT.format(root=_ROOT), *own, *plan.args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**environ, **worker.env},
-            pass_fds=(alive_read, report_write),
-            start_new_session=True,
-            bufsize=0,
-        )
-        on_failure.pop_all()
-    return WorkerProcess(worker.rank, process, alive_write, report_read, _open_pidfd(process.pid))
+def boot_command(module: str, orders: Mapping[str, Any], argv: tuple[str, ...]) -> list[str]:
+    """The command of a fresh interpreter that calls ``main(orders)`` of one of our modules."""
+    code = _BOOT.format(root=_ROOT, module=module)
+    return [sys.executable, "-c", code, json.dumps(orders), *argv]
+
+
+class FreshSpawner:
+    """Starts each worker in an interpreter of its own."""
+
+    def spawn(self, birth: Birth) -> WorkerProcess:
+        """See `Spawner`."""
+        with refusals_as_usage_errors(birth.name), open_ends(birth.given) as ends:
+            process = _start(birth, ends)
+            return WorkerProcess(birth.rank, process.pid, dict(ends.ours), _reaper(process))
+
+
+def _start(birth: Birth, ends: Ends) -> subprocess.Popen[bytes]:
+    inherited = {name: fd for name, fd in ends.workers.items() if name not in ("stdout", "stderr")}
+    return subprocess.Popen(
+        boot_command("worker", {**birth.orders, "fds": inherited}, birth.argv),
+        stdin=subprocess.DEVNULL,
+        stdout=ends.workers["stdout"],
+        stderr=ends.workers["stderr"],
+        env=birth.env,
+        pass_fds=tuple(inherited.values()),
+        start_new_session=True,
+    )
+
+
+def _reaper(process: subprocess.Popen[bytes]) -> Callable[[], int | None]:
+    def reap_it() -> int | None:
+        code = reap(process.pid)
+        if code is not None:
+            process.returncode = code  # so that it does not look for the process once more
+        return code
+
+    return reap_it
 
 
 def _open_pidfd(pid: int) -> int | None:

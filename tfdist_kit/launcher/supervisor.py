@@ -22,6 +22,8 @@ from tfdist_kit.launcher.plan import Deadlines, WorkerPlan
 
 TIME_LIMIT_EXIT = 124
 LEFT_EARLY_EXIT = 1
+LEAVE_WAIT = 5.0
+"""How long a worker that has finished is kept for the sake of its peers, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,20 @@ class Kill:
 
 
 @dataclass(frozen=True)
+class Release:
+    """Let `rank`, whose program has ended well, leave."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
 class Tell:
     """Tell the user one line."""
 
     text: str
 
 
-Action = Kill | Tell
+Action = Kill | Release | Tell
 
 
 class State(Enum):
@@ -116,6 +125,8 @@ class WorkerState:
         joined: Whether it takes, or took, part in the cluster.
         failed_at: When its failure was first known, in seconds.
         left_early: Whether its program ended well without joining.
+        finished_at: When its program ended well, and it began to wait for its peers.
+        released: Whether it has been told to wait no longer.
         returncode: Of its process; None while it lives.
         exited_at: When its process ended.
         ended_by: The signal with which the supervisor ended it, if it did.
@@ -125,6 +136,8 @@ class WorkerState:
     joined: bool = False
     failed_at: float | None = None
     left_early: bool = False
+    finished_at: float | None = None
+    released: bool = False
     returncode: int | None = None
     exited_at: float | None = None
     ended_by: int | None = None
@@ -133,6 +146,16 @@ class WorkerState:
     def alive(self) -> bool:
         """Whether its process has not ended yet."""
         return self.returncode is None
+
+    @property
+    def waits_to_leave(self) -> bool:
+        """Whether it has finished and is still there for its peers."""
+        return self.alive and self.finished_at is not None and not self.released
+
+    @property
+    def needs_peers(self) -> bool:
+        """Whether its program may still be in the middle of a collective."""
+        return self.alive and self.finished_at is None and self.failed_at is None
 
 
 @dataclass(frozen=True)
@@ -192,12 +215,14 @@ class Supervisor:
                 pass
         self._look_for_early_leavers(now)
         self._check_deadlines(now)
+        self._release_finished(now)
         actions, self._actions = self._actions, []
         return actions
 
     def next_deadline(self) -> float | None:
         """When `handle` has to be called again even if nothing happens."""
-        return min((at for at in self._deadlines_ahead() if at is not None), default=None)
+        ahead = (*self._deadlines_ahead(), *map(self._release_deadline, self.workers))
+        return min((at for at in ahead if at is not None), default=None)
 
     # Messages
 
@@ -208,6 +233,7 @@ class Supervisor:
             self._on_joined(rank, now)
         elif phase == "finished":
             self.workers[rank].joined = True
+            self.workers[rank].finished_at = now
         elif phase == "finished_without_joining":
             self.workers[rank].left_early = True
         elif phase == "failed":
@@ -303,6 +329,25 @@ class Supervisor:
             names = ", ".join(self.plans[rank].name for rank in gone)
             self._tell(f"{names} ended without joining the cluster; its peers wait in vain")
             self._end_all(Cause(Why.LEFT_EARLY, gone), now, signal.SIGTERM)
+
+    # Leaving
+
+    def _release_finished(self, now: float) -> None:
+        """Let the finished leave once nobody can be reading from them, or needs them any more.
+
+        A worker that leaves right after its last collective can break that of a peer, which still
+        reads from it; but nobody waits for a peer that runs on alone.
+        """
+        over = self.state in (State.TERMINATING, State.KILLING)
+        needed = any(self.workers[rank].needs_peers for rank in self._living_trainers())
+        for rank, worker in enumerate(self.workers):
+            at = self._release_deadline(worker)
+            if at is not None and (over or not needed or now >= at):
+                worker.released = True
+                self._actions.append(Release(rank))
+
+    def _release_deadline(self, worker: WorkerState) -> float | None:
+        return _after(worker.finished_at, LEAVE_WAIT) if worker.waits_to_leave else None
 
     # Ending
 

@@ -1,7 +1,8 @@
 """What runs in a worker process before, around and after the user's code.
 
-``spawn`` starts ``main`` in a fresh interpreter: tie this process group's life to the launcher's
--> run the script or module as ``__main__`` -> record how it ended -> leave as Python would.
+``spawn`` starts ``main`` in a fresh interpreter, `zygote` calls ``serve`` in a forked one: tie this
+process group's life to the launcher's -> run the script or module as ``__main__`` -> record how it
+ended -> wait until every worker has ended, where they trained together -> leave.
 
 It changes nothing that a program could notice: ``__main__``, ``sys.argv``, ``sys.path`` and the
 exit code are those of ``python script.py``.
@@ -24,17 +25,37 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
 from tfdist_kit import _first_use, _frames
-from tfdist_kit.launcher import failure, ports, report
+from tfdist_kit.launcher import failure, leaving, ports, report
 
 _OWN_FILES = (__file__, importlib.machinery.__file__, "<frozen importlib")
 _HIGH = 4096
 KEYBOARD_INTERRUPT_EXIT = 128 + signal.SIGINT
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a worker is told.
+
+    Attributes:
+        folder: Where it leaves its records.
+        kind: What to run: a key of `LOADERS`.
+        target: Which one.
+        fast_exit: Whether to leave without the interpreter's own teardown.
+        fds: Its ends of the pipes (see `pipes`).
+    """
+
+    folder: str
+    kind: str
+    target: str
+    fast_exit: bool
+    fds: Mapping[str, int]
 
 
 def die_with_launcher(alive_fd: int) -> None:
@@ -209,15 +230,39 @@ def _has_joined() -> bool:
     return open_ports is None or port in open_ports
 
 
-def main(alive_fd: str, report_fd: str, rank_dir: str, kind: str, target: str) -> NoReturn:
-    """Be a worker: see the module's docstring. ``sys.argv`` is set by the caller."""
-    die_with_launcher(_out_of_the_way(int(alive_fd)))
-    report.open_pipe(int(report_fd))
+def main(orders: str) -> NoReturn:
+    """Be the worker in a fresh interpreter; ``sys.argv`` is set by the caller.
+
+    Args:
+        orders: The worker's `Orders`, as JSON.
+    """
+    serve(Orders(**json.loads(orders)))
+
+
+def serve(orders: Orders) -> NoReturn:
+    """Be a worker: see the module's docstring."""
+    die_with_launcher(_out_of_the_way(orders.fds["alive"]))
+    leave_fd = _out_of_the_way(orders.fds["leave"])
+    report.open_pipe(_out_of_the_way(orders.fds["report"]))
     faulthandler.enable()
     with contextlib.suppress(AttributeError):  # a line at a time, though stdout is a pipe
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     report.say("running")
-    code = _run(kind, target, Path(rank_dir))
+    code = _run(orders.kind, orders.target, Path(orders.folder))
+    if not report.is_the_worker():
+        sys.exit(code)  # a fork of it that has come here has nothing to do with the cluster
+    leaving.end_threads()
     if code == 0:
-        report.say("finished" if _has_joined() else "finished_without_joining")
+        _finish(leave_fd)
+    if orders.fast_exit:
+        leaving.leave(code)
     sys.exit(code)
+
+
+def _finish(leave_fd: int) -> None:
+    """Tell that all went well, and stay until no peer needs this process any more."""
+    if _has_joined():
+        report.say("finished")
+        leaving.wait_for_end_of_file(leave_fd)
+    else:
+        report.say("finished_without_joining")
