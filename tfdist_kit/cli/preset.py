@@ -30,6 +30,7 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "module": bool,
     "args": list,
     "env": dict,
+    "start-method": str,
     "fast-exit": bool,
     "log-dir": str,
     "tee": bool,

@@ -23,6 +23,7 @@ DEFAULTS: Mapping[str, Any] = {
     "module": False,
     "args": [],
     "env": {},
+    "start_method": "auto",
     "fast_exit": True,
     "log_dir": None,
     "tee": True,
@@ -92,6 +93,12 @@ def _add_cluster_options(group: Any) -> None:
 
 def _add_process_options(group: Any) -> None:
     yes_or_no = argparse.BooleanOptionalAction
+    group.add_argument(
+        "--start-method",
+        choices=["auto", "preload", "fresh"],
+        help="import TensorFlow once and fork the workers, or start an interpreter for each "
+        "(default: auto, preload where it is known to be safe)",
+    )
     group.add_argument(
         "--fast-exit",
         action=yes_or_no,
@@ -172,6 +179,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         chief=options["chief"],
         evaluator=options["evaluator"],
         env=options["env"],
+        start_method=options["start_method"],
         fast_exit=options["fast_exit"],
         log_dir=Path(options["log_dir"]) if options["log_dir"] else None,
         deadlines=Deadlines(

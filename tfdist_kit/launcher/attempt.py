@@ -94,16 +94,27 @@ class Attempt:
 
     # Starting
 
+    def _await_spawner(self) -> None:
+        if not self._spawner.is_ready():
+            self._selector.register(self._spawner, selectors.EVENT_READ, lambda _: None)
+            while not self._spawner.is_ready() and self._supervisor.state is State.RUNNING:
+                self._step()
+            self._selector.unregister(self._spawner)
+        why = self._plan.start.why or self._spawner.trouble
+        if why:
+            self._say_once(f"workers start in fresh interpreters: {why}")
+
     def _start(self) -> None:
+        self._await_spawner()
         for worker in self._plan.workers:
+            if self._supervisor.state is not State.RUNNING:
+                break
             worker.folder.mkdir()
             process = self._spawner.spawn(self._birth(worker))
             self._processes.append(process)
             self._note(worker.rank, "started", pid=process.pid)
             self._watch(worker, process)
             self._step(wait=False)
-            if self._supervisor.state is not State.RUNNING:
-                break
         for worker in self._plan.workers[len(self._processes) :]:
             self._handle(NotStarted(worker.rank))
 
@@ -218,6 +229,8 @@ class Attempt:
     def _on_exit(self, process: WorkerProcess, pidfd: int | None = None) -> None:
         if process.has_ended or (code := process.returncode()) is None:
             return
+        if self._spawner.trouble:
+            self._say_once(self._spawner.trouble)
         report_fd = process.fds["report"]
         if report_fd in self._selector.get_map():
             self._on_report(process.rank, report_fd)  # its last words come first

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 
-from tfdist_kit.launcher import temp
+from tfdist_kit.launcher import start_method, temp
 from tfdist_kit.launcher.attempt import Attempt
 from tfdist_kit.launcher.outcome import Outcome
 from tfdist_kit.launcher.plan import RunPlan, RunRequest, check, make_plan
 from tfdist_kit.launcher.ports import HeldPorts
+from tfdist_kit.launcher.preload import Preloaded
 from tfdist_kit.launcher.run_dir import RunDir
-from tfdist_kit.launcher.spawn import FreshSpawner
+from tfdist_kit.launcher.spawn import FreshSpawner, Spawner
+from tfdist_kit.launcher.start_method import StartMethod
 
 
 def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
@@ -30,10 +33,16 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
         temp.scratch() as scratch,
     ):
         plan = make_plan(
-            request, ports=held.numbers, run_dir=folder.path, scratch=scratch, environ=environ
+            request,
+            ports=held.numbers,
+            run_dir=folder.path,
+            scratch=scratch,
+            environ=environ,
+            start=_start_method(request, environ),
         )
         folder.begin(plan.to_dict())
-        return Attempt(plan, folder, environ, FreshSpawner()).run()
+        with _spawner(plan, environ) as spawner:
+            return Attempt(plan, folder, environ, spawner).run()
 
 
 def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
@@ -43,5 +52,31 @@ def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
     scratch = temp.home() / "TMPDIR"
     with HeldPorts(request.size) as held:
         return make_plan(
-            request, ports=held.numbers, run_dir=run_dir, scratch=scratch, environ=environ
+            request,
+            ports=held.numbers,
+            run_dir=run_dir,
+            scratch=scratch,
+            environ=environ,
+            start=_start_method(request, environ),
         )
+
+
+def _start_method(request: RunRequest, environ: Mapping[str, str]) -> StartMethod:
+    return start_method.choose(
+        request.start_method,
+        request.target,
+        is_module=request.is_module,
+        environ={**environ, **request.env},
+    )
+
+
+@contextlib.contextmanager
+def _spawner(plan: RunPlan, environ: Mapping[str, str]) -> Iterator[Spawner]:
+    """What brings the plan's workers to life."""
+    if not plan.start.preload:
+        yield FreshSpawner()
+        return
+    with (plan.run_dir / "preload.log").open("wb") as log:
+        preloaded = Preloaded(plan.start.preload, {**environ, **plan.common_env}, log.fileno())
+    with contextlib.closing(preloaded):
+        yield preloaded

@@ -20,6 +20,7 @@ from typing import Any
 
 from tfdist_kit import _proxies
 from tfdist_kit._errors import UsageError
+from tfdist_kit.launcher.start_method import StartMethod, Wish
 from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -75,6 +76,7 @@ class RunRequest:
         evaluator: Whether to add one task of type ``evaluator``.
         env: Variables to set for every worker.
         log_dir: The run folder; None chooses one under the system's temp folder.
+        start_method: Whether workers are forked from a process that has imported TensorFlow.
         fast_exit: Whether the workers leave without the interpreter's own teardown.
     """
 
@@ -86,6 +88,7 @@ class RunRequest:
     evaluator: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     log_dir: Path | None = None
+    start_method: Wish = "auto"
     fast_exit: bool = True
     deadlines: Deadlines = Deadlines()
     console: ConsoleWish = ConsoleWish()
@@ -136,6 +139,7 @@ class RunPlan:
         args: The target's own arguments.
         run_dir: The run folder.
         workers: One plan per process, in rank order.
+        start: How they are started.
         fast_exit: Whether they leave without the interpreter's own teardown.
     """
 
@@ -147,7 +151,18 @@ class RunPlan:
     workers: tuple[WorkerPlan, ...]
     deadlines: Deadlines
     console: ConsoleWish
+    start: StartMethod = field(default_factory=StartMethod)
     fast_exit: bool = True
+
+    @property
+    def common_env(self) -> dict[str, str]:
+        """The variables that are set alike for every worker."""
+        first, *others = (worker.env for worker in self.workers)
+        return {
+            name: value
+            for name, value in first.items()
+            if name not in OWN_VARIABLES and all(env.get(name) == value for env in others)
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON-ready data."""
@@ -165,6 +180,7 @@ def make_plan(
     run_dir: Path,
     scratch: Path | None,
     environ: Mapping[str, str],
+    start: StartMethod,
 ) -> RunPlan:
     """Turn a checked request into a plan.
 
@@ -174,6 +190,7 @@ def make_plan(
         run_dir: The run folder.
         scratch: Where the workers' temp files go; None leaves it to them.
         environ: The environment that the workers inherit.
+        start: How the workers are to be started.
     """
     cluster = ClusterSpec.local(
         workers=request.workers,
@@ -197,6 +214,7 @@ def make_plan(
         ),
         deadlines=request.deadlines,
         console=request.console,
+        start=start,
         fast_exit=request.fast_exit,
     )
 

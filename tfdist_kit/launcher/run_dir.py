@@ -21,7 +21,7 @@ from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher import temp
 
 KEPT_RUNS = 10
-_CONTENTS = ("attempt_*", "plan.json", "events.jsonl")
+_CONTENTS = ("attempt_*", "plan.json", "events.jsonl", "preload.log")
 
 
 class RunDir:

@@ -59,7 +59,19 @@ class Birth:
 
 
 class Spawner(Protocol):
-    """Something that brings workers to life."""
+    """Something that brings workers to life.
+
+    Attributes:
+        trouble: Why it does so in another way than it was made for, if it does.
+    """
+
+    trouble: str
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when `is_ready` may have become true."""
+
+    def is_ready(self) -> bool:
+        """Whether workers can be started without waiting."""
 
     def spawn(self, birth: Birth) -> WorkerProcess:
         """Start one worker.
@@ -158,6 +170,16 @@ def boot_command(module: str, orders: Mapping[str, Any], argv: tuple[str, ...]) 
 
 class FreshSpawner:
     """Starts each worker in an interpreter of its own."""
+
+    trouble = ""
+
+    def fileno(self) -> int:
+        """See `Spawner`; it is always ready."""
+        return -1
+
+    def is_ready(self) -> bool:
+        """See `Spawner`."""
+        return True
 
     def spawn(self, birth: Birth) -> WorkerProcess:
         """See `Spawner`."""

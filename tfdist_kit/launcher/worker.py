@@ -26,7 +26,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
@@ -105,14 +105,14 @@ def load_script(path: str, module: types.ModuleType) -> types.CodeType:
     path = os.path.abspath(path)
     module.__file__ = path
     module.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
-    _search_first(os.path.dirname(os.path.realpath(path)))
+    _search_first(first_folder("script", path))
     with io.open_code(path) as file:
         return compile(file.read(), path, "exec", dont_inherit=True)
 
 
 def load_module(name: str, module: types.ModuleType) -> types.CodeType:
     """Prepare `module` to be ``__main__`` for the module `name`, and compile it."""
-    _search_first(os.getcwd())
+    _search_first(first_folder("module", name))
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         spec = importlib.util.find_spec(f"{name}.__main__")
@@ -126,6 +126,11 @@ def load_module(name: str, module: types.ModuleType) -> types.CodeType:
     module.__package__ = spec.parent
     sys.argv[0] = spec.origin or name
     return code
+
+
+def first_folder(kind: str, target: str) -> str:
+    """The folder in which Python searches first for the modules of a program."""
+    return os.path.dirname(os.path.realpath(target)) if kind == "script" else os.getcwd()
 
 
 def _search_first(folder: str) -> None:
@@ -144,6 +149,8 @@ def run_as_main(kind: str, target: str) -> None:
     module = types.ModuleType("__main__")
     module.__dict__.update(__builtins__=builtins, __annotations__={}, __cached__=None)
     sys.modules["__main__"] = module  # stays: threads and atexit functions outlive this call
+    if "__mp_main__" in sys.modules:  # multiprocessing was imported before, and named it so
+        sys.modules["__mp_main__"] = module
     exec(LOADERS[kind](target, module), module.__dict__)
 
 
@@ -236,14 +243,19 @@ def main(orders: str) -> NoReturn:
     Args:
         orders: The worker's `Orders`, as JSON.
     """
-    serve(Orders(**json.loads(orders)))
+    serve(settle(Orders(**json.loads(orders))))
+
+
+def settle(orders: Orders) -> Orders:
+    """Tie this process to its launcher, and put its descriptors where they stay."""
+    fds = {name: _out_of_the_way(fd) for name, fd in orders.fds.items()}
+    die_with_launcher(fds["alive"])
+    report.open_pipe(fds["report"])
+    return replace(orders, fds=fds)
 
 
 def serve(orders: Orders) -> NoReturn:
     """Be a worker: see the module's docstring."""
-    die_with_launcher(_out_of_the_way(orders.fds["alive"]))
-    leave_fd = _out_of_the_way(orders.fds["leave"])
-    report.open_pipe(_out_of_the_way(orders.fds["report"]))
     faulthandler.enable()
     with contextlib.suppress(AttributeError):  # a line at a time, though stdout is a pipe
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -253,7 +265,7 @@ def serve(orders: Orders) -> NoReturn:
         sys.exit(code)  # a fork of it that has come here has nothing to do with the cluster
     leaving.end_threads()
     if code == 0:
-        _finish(leave_fd)
+        _finish(orders.fds["leave"])
     if orders.fast_exit:
         leaving.leave(code)
     sys.exit(code)
