@@ -1,19 +1,24 @@
-"""Carries out what was asked for: check -> plan -> attempt -> outcome."""
+"""Carries out what was asked for: check -> run folder -> attempts -> summary, outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 
-from tfdist_kit.launcher import temp
-from tfdist_kit.launcher.attempt import Attempt
+from tfdist_kit.launcher import signals, temp
 from tfdist_kit.launcher.outcome import Outcome
+from tfdist_kit.launcher.output import Console
 from tfdist_kit.launcher.plan import RunPlan, RunRequest, check, make_plan
 from tfdist_kit.launcher.ports import HeldPorts
 from tfdist_kit.launcher.run_dir import RunDir
+from tfdist_kit.launcher.series import Ending, Series
+from tfdist_kit.launcher.supervisor import Why
+
+_HURRIED_CONSOLE_WAIT = 1.0
 
 
 def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
-    """Do what was asked for: check, plan, start, supervise, sum up.
+    """Do what was asked for: check, plan, start, supervise, start again if need be, sum up.
 
     Args:
         request: What was asked for.
@@ -23,16 +28,16 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
         UsageError: It cannot be done; nothing was started.
     """
     check(request)
-    with (
-        HeldPorts(request.size) as held,
-        RunDir(request.log_dir) as folder,
-        temp.scratch() as scratch,
-    ):
-        plan = make_plan(
-            request, ports=held.numbers, run_dir=folder.path, scratch=scratch, environ=environ
-        )
-        folder.begin(plan.to_dict())
-        return Attempt(plan, folder, environ).run()
+    with RunDir(request.log_dir) as folder, temp.scratch() as scratch, _console() as console:
+        with signals.as_bytes() as caught:
+            series = Series(request, environ, folder, scratch, console, caught)
+            ending = series.run()
+        # No worker is left; from here on a signal may end us as it ends any program.
+        _tell(ending, folder, console)
+        outcome = ending.outcome
+        in_a_hurry = outcome.cause is not None and outcome.cause.why in (Why.SIGNAL, Why.TIME_LIMIT)
+        console.close(_HURRIED_CONSOLE_WAIT if in_a_hurry else None)
+    return outcome
 
 
 def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
@@ -44,3 +49,24 @@ def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
         return make_plan(
             request, ports=held.numbers, run_dir=run_dir, scratch=scratch, environ=environ
         )
+
+
+def _tell(ending: Ending, folder: RunDir, console: Console) -> None:
+    """Record the end of the run, and say how it came about."""
+    folder.event("over", exit_code=ending.outcome.exit_code, root=ending.outcome.root)
+    if folder.trouble is not None:
+        console.say(f"the run folder is not complete: {folder.trouble}")
+    if console.trouble is not None:
+        console.say(f"some output could not be shown: {console.trouble}")
+    console.say(ending.told())
+
+
+@contextlib.contextmanager
+def _console() -> Iterator[Console]:
+    """A console whose thread ends even when a run cannot be started."""
+    console = Console()
+    try:
+        yield console
+    except BaseException:
+        console.close(_HURRIED_CONSOLE_WAIT)
+        raise
