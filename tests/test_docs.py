@@ -90,6 +90,7 @@ def test_the_readmes_program_trains_on_two_workers_and_alone(tmp_path: Path) -> 
 LEFT_OUT = {
     "docs/strategy.md": ["import tfdist_kit\n"],
     "docs/keras.md": [""],
+    "docs/restarts.md": [""],
     "docs/tf_config.md": [""],
     "docs/data.md": [
         "import keras, tfdist_kit\n",

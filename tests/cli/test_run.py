@@ -41,6 +41,9 @@ def nothing_was_started(folder: Path, result: Result) -> None:
         (["--rank-filter", "a", "train.py"], "'a' is not a list of ranks"),
         (["--timeout", "-1", "train.py"], "the total deadline is -1.0"),
         (["--grace", "nan", "train.py"], "the grace deadline is nan"),
+        (["--max-restarts", "-1", "train.py"], "the number of restarts is -1"),
+        (["--restart-delay", "nan", "train.py"], "the delay before a restart is nan"),
+        (["--env", "TFDIST_ATTEMPT=1", "train.py"], "the variable TFDIST_ATTEMPT was given"),
         (["--env", "NAME", "train.py"], "--env was given 'NAME'"),
         (["--env", "TF_CONFIG={}", "train.py"], "the variable TF_CONFIG was given"),
         (["--log-dir", "/proc/nowhere", "train.py"], "cannot be used"),
@@ -94,6 +97,7 @@ except UsageError as error: print(error)
         ("chief = 1", "chief must be true or false"),
         ("timeout = 'long'", "timeout must be a number of seconds"),
         ("args = [1]", "args must be a list of strings"),
+        ("max-restarts = 1.5", "max-restarts must be a whole number"),
         ("env = {A = 1}", "env must be a table of strings"),
         ("rank-filter = ['0']", "rank-filter must be a list of ranks"),
         ("workers = ", "is not TOML"),
@@ -128,6 +132,14 @@ def test_a_dry_run_shows_the_plan_and_starts_nothing(tmp_path: Path) -> None:
     made = plan(tmp_path, "-n", "2", "--log-dir", "logs")
     assert [worker["task"] for worker in made["workers"]] == ["worker:0", "worker:1"]  # type: ignore[attr-defined]
     assert not (tmp_path / "logs").exists()
+
+
+def test_restarts_are_part_of_the_plan(tmp_path: Path) -> None:
+    (tmp_path / "preset.toml").write_text("max-restarts = 3\nrestart-delay = 0.5\n")
+    assert plan(tmp_path)["restarts"] == {"limit": 0, "delay": 1.0}
+    assert plan(tmp_path, "--config", "preset.toml")["restarts"] == {"limit": 3, "delay": 0.5}
+    args = ["--config", "preset.toml", "--max-restarts", "0"]
+    assert plan(tmp_path, *args)["restarts"] == {"limit": 0, "delay": 0.5}
 
 
 def test_everything_after_the_script_is_the_scripts_own(tmp_path: Path) -> None:

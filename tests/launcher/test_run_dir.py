@@ -27,6 +27,7 @@ def test_the_run_folder(tmp_path: Path) -> None:
         "running",
         "failed",
         "exited",
+        "verdict",
         "over",
     ]
     assert logs.stat().st_mode & 0o777 == 0o700

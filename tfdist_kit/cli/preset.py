@@ -41,6 +41,8 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "drain": NUMBER,
     "grace": NUMBER,
     "evaluator-timeout": NUMBER,
+    "max-restarts": int,
+    "restart-delay": NUMBER,
 }
 _ITEMS: Mapping[str, type] = {"args": str, "env": str, "rank-filter": int}
 

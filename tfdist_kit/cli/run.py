@@ -14,7 +14,14 @@ from typing import Any
 
 from tfdist_kit._errors import UsageError
 from tfdist_kit.cli import preset
-from tfdist_kit.launcher import ConsoleWish, Deadlines, RunRequest, dry_run, run
+from tfdist_kit.launcher import (
+    ConsoleWish,
+    Deadlines,
+    RestartWish,
+    RunRequest,
+    dry_run,
+    run,
+)
 
 DEFAULTS: Mapping[str, Any] = {
     "workers": 2,
@@ -34,6 +41,8 @@ DEFAULTS: Mapping[str, Any] = {
     "drain": Deadlines.drain,
     "grace": Deadlines.grace,
     "evaluator_timeout": Deadlines.evaluator,
+    "max_restarts": RestartWish.limit,
+    "restart_delay": RestartWish.delay,
 }
 EPILOG = """\
 Ranks count the chief first, then the workers, then the evaluator. A deadline of 0 seconds for
@@ -60,6 +69,7 @@ def add_parser(subparsers: Any) -> None:
     _add_cluster_options(parser.add_argument_group("the cluster"))
     _add_process_options(parser.add_argument_group("processes"))
     _add_deadline_options(parser.add_argument_group("deadlines, in seconds"))
+    _add_restart_options(parser.add_argument_group("restarts"))
     _add_output_options(parser.add_argument_group("output"))
     parser.add_argument("--config", metavar="FILE", type=Path, help="a preset (TOML); options win")
     parser.add_argument(
@@ -116,6 +126,23 @@ def _add_deadline_options(group: Any) -> None:
     }
     for name, text in options.items():
         group.add_argument(f"--{name}", type=float, metavar="SECONDS", help=text)
+
+
+def _add_restart_options(group: Any) -> None:
+    group.add_argument(
+        "--max-restarts",
+        type=int,
+        metavar="N",
+        help="start all workers again after a crash, at most N times without progress in between; "
+        "a preempted or lost worker is not counted (default: 0, never start again)",
+    )
+    group.add_argument(
+        "--restart-delay",
+        type=float,
+        metavar="SECONDS",
+        help="before the first restart; each further one without progress doubles it, "
+        "up to 60 (default: 1)",
+    )
 
 
 def _add_output_options(group: Any) -> None:
@@ -189,6 +216,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
             grace=options["grace"],
             evaluator=options["evaluator_timeout"] or None,
         ),
+        restarts=RestartWish(options["max_restarts"], options["restart_delay"]),
         console=ConsoleWish(
             tee=options["tee"],
             ranks=None if ranks is None else tuple(ranks),

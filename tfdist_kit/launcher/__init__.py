@@ -14,9 +14,18 @@ from tfdist_kit import _lazy
 if TYPE_CHECKING:
     from tfdist_kit.launcher.launch import dry_run, run
     from tfdist_kit.launcher.outcome import Outcome
-    from tfdist_kit.launcher.plan import ConsoleWish, Deadlines, RunPlan, RunRequest
+    from tfdist_kit.launcher.plan import ConsoleWish, Deadlines, RestartWish, RunPlan, RunRequest
 
-__all__ = ["ConsoleWish", "Deadlines", "Outcome", "RunPlan", "RunRequest", "dry_run", "run"]
+__all__ = [
+    "ConsoleWish",
+    "Deadlines",
+    "Outcome",
+    "RestartWish",
+    "RunPlan",
+    "RunRequest",
+    "dry_run",
+    "run",
+]
 
 __getattr__ = _lazy.looked_up(
     __name__,
@@ -24,6 +33,7 @@ __getattr__ = _lazy.looked_up(
         "ConsoleWish": "tfdist_kit.launcher.plan",
         "Deadlines": "tfdist_kit.launcher.plan",
         "Outcome": "tfdist_kit.launcher.outcome",
+        "RestartWish": "tfdist_kit.launcher.plan",
         "RunPlan": "tfdist_kit.launcher.plan",
         "RunRequest": "tfdist_kit.launcher.plan",
         "dry_run": "tfdist_kit.launcher.launch",

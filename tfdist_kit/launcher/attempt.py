@@ -7,25 +7,23 @@ One thread reads everything (a console thread only writes). Signal handlers only
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import selectors
 import signal
-import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tfdist_kit.launcher import failure, ports
+from tfdist_kit.launcher import failure, ports, signals
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.outcome import Outcome, conclude
 from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
 from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.spawn import Birth, Spawner, WorkerProcess
-from tfdist_kit.launcher.summary import summarise
 from tfdist_kit.launcher.supervisor import (
     Exited,
     Kill,
@@ -39,10 +37,8 @@ from tfdist_kit.launcher.supervisor import (
     Supervisor,
     Tell,
     Tick,
-    Why,
 )
 
-HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STREAM_FDS = {"stdout": 1, "stderr": 2}
 _CHUNK = 1 << 20
 _LAST_READS = 64
@@ -50,7 +46,16 @@ _LONGEST_WAIT = 3600.0
 _JOIN_POLL = 0.2
 _NO_PIDFD_POLL = 0.05
 _FULL_CONSOLE_POLL = 0.02
-_HURRIED_CONSOLE_WAIT = 1.0
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An attempt that is over: everything that it is judged and told by."""
+
+    plan: RunPlan
+    supervisor: Supervisor
+    failures: Mapping[int, Failure]
+    outcome: Outcome
 
 
 class Attempt:
@@ -61,16 +66,27 @@ class Attempt:
         folder: The run folder.
         environ: The environment that the workers inherit.
         spawner: What brings them to life.
+        console: Where the workers' output and our own lines go.
+        caught: Where the launcher's signals are read (see `signals.as_bytes`).
+        run_started: When the run's first attempt was started.
     """
 
     def __init__(
-        self, plan: RunPlan, folder: RunDir, environ: Mapping[str, str], spawner: Spawner
+        self,
+        plan: RunPlan,
+        folder: RunDir,
+        environ: Mapping[str, str],
+        spawner: Spawner,
+        console: Console,
+        caught: int,
+        run_started: float,
     ) -> None:
         self._plan = plan
         self._spawner = spawner
         self._folder = folder
         self._environ = environ
-        self._console = Console()
+        self._console = console
+        self._caught = caught
         self._processes: list[WorkerProcess] = []
         self._reports: dict[int, bytes] = {}
         self._logs: dict[int, StreamLog] = {}
@@ -78,19 +94,19 @@ class Attempt:
         self._paused = False
         self._next_look = 0.0
         self._selector = selectors.DefaultSelector()
-        self._supervisor = Supervisor(plan.workers, plan.deadlines, time.monotonic())
+        now = time.monotonic()
+        self._supervisor = Supervisor(plan.workers, plan.deadlines, now, run_started)
 
-    def run(self) -> Outcome:
+    def run(self) -> Finished:
         """Start the workers and see them through to the end."""
-        with _signals_as_bytes() as signals:
-            self._selector.register(signals, selectors.EVENT_READ, self._on_signals)
-            try:
-                self._start()
-                while self._supervisor.state is not State.OVER:
-                    self._step()
-            finally:
-                self._end()
-        return self._sum_up()  # no worker is left; a signal may end us as it ends any program
+        self._selector.register(self._caught, selectors.EVENT_READ, self._on_signals)
+        try:
+            self._start()
+            while self._supervisor.state is not State.OVER:
+                self._step()
+        finally:
+            self._end()
+        return self._sum_up()
 
     # Starting
 
@@ -239,9 +255,8 @@ class Attempt:
         self._handle(Exited(process.rank, code))
 
     def _on_signals(self, fd: int) -> None:
-        for signum in _read(fd) or b"":
-            if signum in HANDLED_SIGNALS:
-                self._handle(Signalled(signum))
+        for signum in signals.received(fd):
+            self._handle(Signalled(signum))
 
     def _handle(self, message: Message) -> None:
         if not isinstance(message, Tick):
@@ -281,8 +296,7 @@ class Attempt:
         self._folder.write_status(self._plan.workers[rank].folder, status)
 
     def _say(self, text: str) -> None:
-        lines = "".join(f"tfdist: {line}\n" for line in text.splitlines())
-        self._console.write(_STREAM_FDS["stderr"], lines.encode("utf-8", "replace"))
+        self._console.say(text)
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:
@@ -308,22 +322,14 @@ class Attempt:
             process.close()
         self._selector.close()
 
-    def _sum_up(self) -> Outcome:
+    def _sum_up(self) -> Finished:
         failures: dict[int, Failure] = {}
         for worker in self._plan.workers:
             failed = failure.read(worker.folder / "error.json")
             if failed is not None:
                 failures[worker.rank] = failed
         outcome = conclude(self._supervisor, failures, time.monotonic())
-        self._folder.event("over", exit_code=outcome.exit_code, root=outcome.root)
-        if self._folder.trouble is not None:
-            self._say(f"the run folder is not complete: {self._folder.trouble}")
-        if self._console.trouble is not None:
-            self._say(f"some output could not be shown: {self._console.trouble}")
-        self._say(summarise(self._plan, self._supervisor, failures, outcome))
-        in_a_hurry = outcome.cause is not None and outcome.cause.why in (Why.SIGNAL, Why.TIME_LIMIT)
-        self._console.close(_HURRIED_CONSOLE_WAIT if in_a_hurry else None)
-        return outcome
+        return Finished(self._plan, self._supervisor, failures, outcome)
 
 
 def _wait_for_the_end(process: WorkerProcess) -> None:
@@ -343,22 +349,3 @@ def _read(fd: int) -> bytes | None:
         return os.read(fd, _CHUNK)
     except BlockingIOError:
         return None
-
-
-@contextlib.contextmanager
-def _signals_as_bytes() -> Iterator[int]:
-    """Turn `HANDLED_SIGNALS` into bytes on a descriptor; one that is ignored stays ignored."""
-    reader, writer = socket.socketpair()
-    reader.setblocking(False)
-    writer.setblocking(False)
-    heeded = [name for name in HANDLED_SIGNALS if signal.getsignal(name) != signal.SIG_IGN]
-    before = {name: signal.signal(name, lambda *_: None) for name in heeded}
-    wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    try:
-        yield reader.fileno()
-    finally:
-        signal.set_wakeup_fd(wakeup)
-        for name, handler in before.items():
-            signal.signal(name, handler)
-        reader.close()
-        writer.close()

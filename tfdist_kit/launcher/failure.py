@@ -4,7 +4,7 @@ The worker's uncaught exception -> ``record`` -> ``error.json`` -> ``read`` -> `
 
 When one worker fails, the collectives of all the others fail a little later. ``is_aftermath``
 tells such a consequence from a cause; it knows exceptions by name, so that neither side of this
-module ever imports TensorFlow.
+module ever imports TensorFlow. ``is_fatal`` tells what no restart can cure.
 """
 
 from __future__ import annotations
@@ -15,6 +15,14 @@ import time
 import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from tfdist_kit._errors import (
+    MissingDependencyError,
+    TFConfigError,
+    TooLateError,
+    UnsupportedVersionError,
+    UsageError,
+)
 
 _COLLECTIVE_AFTERMATH = re.compile(
     r"Collective ops is aborted by"
@@ -28,6 +36,17 @@ _COLLECTIVE_AFTERMATH = re.compile(
     r"|tasks? .*(unhealthy|crashed)"
 )
 _AFTERMATH_TYPES = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"}
+_FATAL_TYPES = (
+    SyntaxError,
+    ImportError,
+    UsageError,
+    TFConfigError,
+    TooLateError,
+    MissingDependencyError,
+    UnsupportedVersionError,
+)
+_USAGE_EXIT = 2
+_ABSL_USAGE = ("absl.app", "absl.flags")
 
 
 @dataclass(frozen=True)
@@ -44,6 +63,7 @@ class Failure:
         aftermath: Whether this only says that another worker has gone.
         hint: What the worker knows of the reason beyond the exception itself.
         monotonic: When it happened, on the machine's monotonic clock, in seconds.
+        fatal: Whether the same script would fail in the same way again, if nothing was done yet.
     """
 
     kind: str
@@ -55,6 +75,7 @@ class Failure:
     aftermath: bool
     monotonic: float
     hint: str = ""
+    fatal: bool = False
 
 
 def is_aftermath(error: BaseException) -> bool:
@@ -66,6 +87,18 @@ def is_aftermath(error: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Tell whether `error` lies in the script, its arguments or its surroundings themselves.
+
+    Those are wrong usage as argparse (exit code 2) and absl report it, a script that cannot be
+    compiled, a module that cannot be imported, and our own errors about what was asked for.
+    """
+    if isinstance(error, SystemExit):
+        said_by = type(error.__context__).__module__
+        return error.code == _USAGE_EXIT or said_by.startswith(_ABSL_USAGE)
+    return isinstance(error, _FATAL_TYPES)
 
 
 def text_of(error: BaseException) -> str:
@@ -95,6 +128,7 @@ def describe(error: BaseException, *, exit_code: int, where: str, hint: str = ""
         aftermath=is_aftermath(error),
         monotonic=time.monotonic(),
         hint=hint,
+        fatal=is_fatal(error),
     )
 
 

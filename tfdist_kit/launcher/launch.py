@@ -1,23 +1,25 @@
-"""Carries out what was asked for: check -> plan -> attempt -> outcome."""
+"""Carries out what was asked for: check -> run folder -> attempts -> summary, outcome."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from tfdist_kit.launcher import start_method, temp
-from tfdist_kit.launcher.attempt import Attempt
+from tfdist_kit.launcher import signals, start_method, temp
 from tfdist_kit.launcher.outcome import Outcome
+from tfdist_kit.launcher.output import Console
 from tfdist_kit.launcher.plan import RunPlan, RunRequest, check, make_plan
 from tfdist_kit.launcher.ports import HeldPorts
-from tfdist_kit.launcher.preload import Preloaded
 from tfdist_kit.launcher.run_dir import RunDir
-from tfdist_kit.launcher.spawn import FreshSpawner, Spawner
+from tfdist_kit.launcher.series import Ending, Series
 from tfdist_kit.launcher.start_method import StartMethod
+from tfdist_kit.launcher.supervisor import Why
+
+_HURRIED_CONSOLE_WAIT = 1.0
 
 
 def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
-    """Do what was asked for: check, plan, start, supervise, sum up.
+    """Do what was asked for: check, plan, start, supervise, start again if need be, sum up.
 
     Args:
         request: What was asked for.
@@ -27,22 +29,17 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
         UsageError: It cannot be done; nothing was started.
     """
     check(request)
-    with (
-        HeldPorts(request.size) as held,
-        RunDir(request.log_dir) as folder,
-        temp.scratch() as scratch,
-    ):
-        plan = make_plan(
-            request,
-            ports=held.numbers,
-            run_dir=folder.path,
-            scratch=scratch,
-            environ=environ,
-            start=_start_method(request, environ),
-        )
-        folder.begin(plan.to_dict())
-        with _spawner(plan, environ) as spawner:
-            return Attempt(plan, folder, environ, spawner).run()
+    with RunDir(request.log_dir) as folder, temp.scratch() as scratch, _console() as console:
+        with signals.as_bytes() as caught:
+            start = _start_method(request, environ)
+            series = Series(request, start, environ, folder, scratch, console, caught)
+            ending = series.run()
+        # No worker is left; from here on a signal may end us as it ends any program.
+        _tell(ending, folder, console)
+        outcome = ending.outcome
+        in_a_hurry = outcome.cause is not None and outcome.cause.why in (Why.SIGNAL, Why.TIME_LIMIT)
+        console.close(_HURRIED_CONSOLE_WAIT if in_a_hurry else None)
+    return outcome
 
 
 def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
@@ -70,13 +67,22 @@ def _start_method(request: RunRequest, environ: Mapping[str, str]) -> StartMetho
     )
 
 
+def _tell(ending: Ending, folder: RunDir, console: Console) -> None:
+    """Record the end of the run, and say how it came about."""
+    folder.event("over", exit_code=ending.outcome.exit_code, root=ending.outcome.root)
+    if folder.trouble is not None:
+        console.say(f"the run folder is not complete: {folder.trouble}")
+    if console.trouble is not None:
+        console.say(f"some output could not be shown: {console.trouble}")
+    console.say(ending.told())
+
+
 @contextlib.contextmanager
-def _spawner(plan: RunPlan, environ: Mapping[str, str]) -> Iterator[Spawner]:
-    """What brings the plan's workers to life."""
-    if not plan.start.preload:
-        yield FreshSpawner()
-        return
-    with (plan.run_dir / "preload.log").open("wb") as log:
-        preloaded = Preloaded(plan.start.preload, {**environ, **plan.common_env}, log.fileno())
-    with contextlib.closing(preloaded):
-        yield preloaded
+def _console() -> Iterator[Console]:
+    """A console whose thread ends even when a run cannot be started."""
+    console = Console()
+    try:
+        yield console
+    except BaseException:
+        console.close(_HURRIED_CONSOLE_WAIT)
+        raise

@@ -7,7 +7,7 @@ that is not such a consequence; only when every failure is one, the first of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.supervisor import (
@@ -22,7 +22,7 @@ from tfdist_kit.launcher.supervisor import (
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of an attempt.
+    """The end of an attempt, or of a run, which is that of its last attempt.
 
     Attributes:
         exit_code: What `tfdist run` leaves with.
@@ -30,6 +30,7 @@ class Outcome:
         root: The rank with the root cause, if a worker failed.
         others: The other failed ranks, in the order of their failures.
         seconds: How long it took.
+        restarts: How many attempts came before.
     """
 
     exit_code: int
@@ -37,6 +38,7 @@ class Outcome:
     root: int | None
     others: tuple[int, ...]
     seconds: float
+    restarts: int = 0
 
 
 def conclude(supervisor: Supervisor, failures: Mapping[int, Failure], now: float) -> Outcome:
@@ -64,6 +66,11 @@ def conclude(supervisor: Supervisor, failures: Mapping[int, Failure], now: float
         others=tuple(entry.rank for entry in sorted(failed[1:], key=lambda e: e.at)),
         seconds=now - supervisor.started,
     )
+
+
+def cut_short(outcome: Outcome, cause: Cause) -> Outcome:
+    """The end of a run that `cause` ended while no attempt was under way."""
+    return replace(outcome, exit_code=_exit_code(cause, None), cause=cause, root=None, others=())
 
 
 @dataclass(frozen=True)

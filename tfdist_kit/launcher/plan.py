@@ -26,7 +26,7 @@ from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 DESCRIPTORS_PER_WORKER = 8
 OWN_DESCRIPTORS = 32
-OWN_VARIABLES = ("TF_CONFIG", "TFDIST_RANK", "TFDIST_RUN_DIR")
+OWN_VARIABLES = ("TF_CONFIG", "TFDIST_RANK", "TFDIST_RUN_DIR", "TFDIST_ATTEMPT")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,19 @@ class Deadlines:
     drain: float = 5.0
     grace: float = 5.0
     evaluator: float | None = 60.0
+
+
+@dataclass(frozen=True)
+class RestartWish:
+    """How often, and how soon, all workers are started again after an attempt that failed.
+
+    Attributes:
+        limit: How many restarts after crashes; 0 for no restart at all, whatever the reason.
+        delay: Seconds before the first restart; each further one without progress doubles it.
+    """
+
+    limit: int = 0
+    delay: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,7 @@ class RunRequest:
     fast_exit: bool = True
     deadlines: Deadlines = Deadlines()
     console: ConsoleWish = ConsoleWish()
+    restarts: RestartWish = RestartWish()
 
     @property
     def size(self) -> int:
@@ -130,7 +144,7 @@ class WorkerPlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A whole run, ready to be started.
+    """One attempt at a run, ready to be started.
 
     Attributes:
         python: The interpreter.
@@ -141,6 +155,7 @@ class RunPlan:
         workers: One plan per process, in rank order.
         start: How they are started.
         fast_exit: Whether they leave without the interpreter's own teardown.
+        attempt: How many attempts at the run came before.
     """
 
     python: str
@@ -153,6 +168,13 @@ class RunPlan:
     console: ConsoleWish
     start: StartMethod = field(default_factory=StartMethod)
     fast_exit: bool = True
+    restarts: RestartWish = RestartWish()
+    attempt: int = 0
+
+    @property
+    def folder(self) -> Path:
+        """Where the workers' folders of this attempt lie."""
+        return self.run_dir / f"attempt_{self.attempt}"
 
     @property
     def common_env(self) -> dict[str, str]:
@@ -181,6 +203,7 @@ def make_plan(
     scratch: Path | None,
     environ: Mapping[str, str],
     start: StartMethod,
+    attempt: int = 0,
 ) -> RunPlan:
     """Turn a checked request into a plan.
 
@@ -191,6 +214,7 @@ def make_plan(
         scratch: Where the workers' temp files go; None leaves it to them.
         environ: The environment that the workers inherit.
         start: How the workers are to be started.
+        attempt: How many attempts came before.
     """
     cluster = ClusterSpec.local(
         workers=request.workers,
@@ -201,7 +225,13 @@ def make_plan(
     config = TFConfig(cluster=cluster)
     given = {**environ, **request.env}
     temp_files = {} if scratch is None else {"TMPDIR": str(scratch)}
-    shared = {**temp_files, **request.env, **_proxies.bypass(given, LOOPBACK_NAMES)}
+    shared = {
+        **temp_files,
+        **request.env,
+        **_proxies.bypass(given, LOOPBACK_NAMES),
+        "TFDIST_RUN_DIR": str(run_dir),
+        "TFDIST_ATTEMPT": str(attempt),
+    }
     return RunPlan(
         python=sys.executable,
         kind="module" if request.is_module else "script",
@@ -209,26 +239,23 @@ def make_plan(
         args=request.args,
         run_dir=run_dir,
         workers=tuple(
-            _plan_worker(rank, task, port, config, run_dir, shared)
+            _plan_worker(rank, task, port, config, run_dir / f"attempt_{attempt}", shared)
             for rank, (task, port) in enumerate(zip(cluster.tasks, ports, strict=True))
         ),
         deadlines=request.deadlines,
         console=request.console,
         start=start,
         fast_exit=request.fast_exit,
+        restarts=request.restarts,
+        attempt=attempt,
     )
 
 
 def _plan_worker(
-    rank: int, task: Task, port: int, config: TFConfig, run_dir: Path, shared: Mapping[str, str]
+    rank: int, task: Task, port: int, config: TFConfig, folder: Path, shared: Mapping[str, str]
 ) -> WorkerPlan:
-    own = {
-        "TF_CONFIG": config.for_task(task).to_json(),
-        "TFDIST_RANK": str(rank),
-        "TFDIST_RUN_DIR": str(run_dir),
-    }
-    folder = run_dir / "attempt_0" / f"rank_{rank}"
-    return WorkerPlan(rank, str(task), port, {**shared, **own}, folder)
+    own = {"TF_CONFIG": config.for_task(task).to_json(), "TFDIST_RANK": str(rank)}
+    return WorkerPlan(rank, str(task), port, {**shared, **own}, folder / f"rank_{rank}")
 
 
 def check(request: RunRequest) -> None:
@@ -241,6 +268,7 @@ def check(request: RunRequest) -> None:
     _check_size(request)
     _check_target(request)
     _check_numbers(request)
+    _check_restarts(request.restarts)
     for name in OWN_VARIABLES:
         if name in request.env:
             raise UsageError(
@@ -327,3 +355,13 @@ def _check_numbers(request: RunRequest) -> None:
                 f"the {name} deadline is {value}",
                 hint="give a number of seconds that is not negative",
             )
+
+
+def _check_restarts(wish: RestartWish) -> None:
+    if wish.limit < 0:
+        raise UsageError(f"the number of restarts is {wish.limit}", hint="give 0 for none")
+    if not (math.isfinite(wish.delay) and wish.delay >= 0):
+        raise UsageError(
+            f"the delay before a restart is {wish.delay}",
+            hint="give a number of seconds that is not negative",
+        )

@@ -1,6 +1,9 @@
 """The run folder: where a run leaves its output, its errors, its plan and its events.
 
-    RUN_DIR/plan.json  events.jsonl  attempt_0/rank_0/{stdout.log,stderr.log,error.json,status.json}
+    RUN_DIR/plan.json  events.jsonl  attempt_0/plan.json
+    RUN_DIR/attempt_0/rank_0/{stdout.log,stderr.log,error.json,status.json}
+
+``plan.json`` is that of the newest attempt; each attempt keeps its own as well.
 
 A folder belongs to one live run at a time (a lock on the folder itself, so that no lock file is
 left). Without ``--log-dir`` the folders lie under the system's temp folder, and the newest
@@ -40,6 +43,7 @@ class RunDir:
 
     def __init__(self, wish: Path | None) -> None:
         self.trouble: OSError | None = None
+        self._attempt = 0
         with _usable(wish or temp.home()):
             self.path = (wish or _new_folder()).absolute()
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,31 +78,32 @@ class RunDir:
         for path in left:
             path.rename(aside / path.name)
 
-    def begin(self, plan: Mapping[str, Any]) -> None:
-        """Keep the plan, as a whole or not at all: by it a run's folder is known.
+    def begin(self, attempt: int, plan: Mapping[str, Any]) -> None:
+        """Make the attempt's folder, and keep its plan: by it a run's folder is known.
 
         Raises:
             UsageError: Not even that can be written.
         """
         with _usable(self.path):
-            partial = self.path / "plan.partial"
-            try:
-                partial.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
-                partial.replace(self.path / "plan.json")
-            finally:
-                partial.unlink(missing_ok=True)
-            (self.path / "attempt_0").mkdir(mode=0o700)
+            text = json.dumps(plan, indent=1) + "\n"
+            _write_whole(self.path / "plan.json", text)
+            folder = self.path / f"attempt_{attempt}"
+            folder.mkdir(mode=0o700)
+            _write_whole(folder / "plan.json", text)
+        self._attempt = attempt
 
     def write_status(self, folder: Path, status: Mapping[str, Any]) -> None:
         """Replace a worker's ``status.json`` as a whole."""
         partial = folder / "status.partial"
         with self._writing():
-            partial.write_text(json.dumps(status) + "\n", encoding="utf-8")
+            record = {"attempt": self._attempt, **status}
+            partial.write_text(json.dumps(record) + "\n", encoding="utf-8")
             partial.replace(folder / "status.json")
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Append one event, stamped with the wall clock in seconds."""
-        record = {"time": round(time.time(), 3), "event": kind, **fields}
+        """Append one event, stamped with the wall clock in seconds and the newest attempt."""
+        stamp = {"time": round(time.time(), 3), "attempt": self._attempt}
+        record = {**stamp, "event": kind, **fields}
         with self._writing(), (self.path / "events.jsonl").open("a", encoding="utf-8") as events:
             events.write(json.dumps(record) + "\n")
 
@@ -116,6 +121,16 @@ class RunDir:
     def __exit__(self, *_: object) -> None:
         """Release the folder; its contents stay."""
         os.close(self._lock)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all."""
+    partial = path.with_suffix(".partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

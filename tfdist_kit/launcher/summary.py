@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,14 +29,36 @@ _SIGNAL_HINTS: Mapping[int, str] = {
 
 
 def summarise(
-    plan: RunPlan, supervisor: Supervisor, failures: Mapping[int, Failure], outcome: Outcome
+    plan: RunPlan,
+    supervisor: Supervisor,
+    failures: Mapping[int, Failure],
+    outcome: Outcome,
+    *,
+    earlier: Sequence[str] = (),
+    not_restarted: str = "",
 ) -> str:
     """Describe a finished run for a person.
 
+    Args:
+        plan: Of the last attempt, as are `supervisor` and `failures`.
+        supervisor: Its final state.
+        failures: What failed workers recorded, by rank.
+        outcome: The end of the run.
+        earlier: A line for each earlier attempt.
+        not_restarted: Why there was no further attempt, if one was allowed in principle.
+
     Returns:
-        Several lines without a final newline; one line for a run that went well.
+        Several lines without a final newline; one line for a run that went well at once.
     """
-    return "\n".join(map(shorten, _Story(plan, supervisor, failures, outcome).lines()))
+    story = _Story(plan, supervisor, failures, outcome, not_restarted)
+    return "\n".join(map(shorten, (*earlier, *story.lines())))
+
+
+def why(
+    plan: RunPlan, supervisor: Supervisor, failures: Mapping[int, Failure], outcome: Outcome
+) -> str:
+    """Why an attempt failed, in a line."""
+    return shorten(_Story(plan, supervisor, failures, outcome).headline())
 
 
 @dataclass(frozen=True)
@@ -45,19 +67,24 @@ class _Story:
     supervisor: Supervisor
     failures: Mapping[int, Failure]
     outcome: Outcome
+    not_restarted: str = ""
 
     def lines(self) -> Iterator[str]:
         seconds = f"{self.outcome.seconds:.1f} s"
+        if count := self.outcome.restarts:
+            seconds += f" with {count} restart{'' if count == 1 else 's'}"
         if self.outcome.exit_code == 0:
             count = len(self.plan.workers)
             workers = "1 worker" if count == 1 else f"{count} workers"
             yield f"done: {workers} in {seconds}; logs in {self.plan.run_dir}"
             return
-        yield f"FAILED with exit code {self.outcome.exit_code} after {seconds}: {self._headline()}"
+        yield f"FAILED with exit code {self.outcome.exit_code} after {seconds}: {self.headline()}"
         yield from self._details()
+        if self.not_restarted:
+            yield f"not restarted: {self.not_restarted}"
         yield f"logs in {self.plan.run_dir}"
 
-    def _headline(self) -> str:
+    def headline(self) -> str:
         cause = self.outcome.cause
         if cause is None:
             return "no cause is known"

@@ -130,6 +130,7 @@ class WorkerState:
         returncode: Of its process; None while it lives.
         exited_at: When its process ended.
         ended_by: The signal with which the supervisor ended it, if it did.
+        step: The highest step that it reported, if it reports any.
     """
 
     running: bool = False
@@ -141,6 +142,7 @@ class WorkerState:
     returncode: int | None = None
     exited_at: float | None = None
     ended_by: int | None = None
+    step: int | None = None
 
     @property
     def alive(self) -> bool:
@@ -181,11 +183,13 @@ class Supervisor:
         plans: The workers, in rank order.
         deadlines: How long each phase may take.
         started: The time of the start, on the clock of all later calls, in seconds.
+        run_started: When the run's first attempt was started, if this is a later one.
     """
 
     plans: tuple[WorkerPlan, ...]
     deadlines: Deadlines
     started: float
+    run_started: float | None = None
     state: State = State.RUNNING
     cause: Cause | None = None
     workers: list[WorkerState] = field(init=False)
@@ -282,7 +286,8 @@ class Supervisor:
     def _deadlines_ahead(self) -> list[float | None]:
         if self.state is State.OVER:
             return []
-        total = _after(self.started, self.deadlines.total)
+        began = self.started if self.run_started is None else self.run_started
+        total = _after(began, self.deadlines.total)
         if self.state is State.DRAINING:
             return [self._phase_ends, total]
         if self.state is not State.RUNNING:
