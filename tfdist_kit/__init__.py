@@ -14,6 +14,8 @@ from tfdist_kit._version import __version__
 
 if TYPE_CHECKING:
     from tfdist_kit._errors import (
+        ClusterError,
+        ClusterTimeoutError,
         DatasetError,
         JoinTimeoutError,
         MissingDependencyError,
@@ -24,14 +26,20 @@ if TYPE_CHECKING:
         TooLateError,
         UnsupportedVersionError,
         UsageError,
+        WorkerError,
+        WorkerLostError,
     )
     from tfdist_kit.adapters.multi_worker_mirrored import multi_worker_mirrored
+    from tfdist_kit.launcher import LocalCluster
     from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 
 __all__ = [
+    "ClusterError",
     "ClusterSpec",
+    "ClusterTimeoutError",
     "DatasetError",
     "JoinTimeoutError",
+    "LocalCluster",
     "MissingDependencyError",
     "RunFileError",
     "StrategyError",
@@ -42,6 +50,8 @@ __all__ = [
     "TooLateError",
     "UnsupportedVersionError",
     "UsageError",
+    "WorkerError",
+    "WorkerLostError",
     "__version__",
     "multi_worker_mirrored",
 ]
@@ -53,6 +63,7 @@ __getattr__ = _lazy.looked_up(
     {
         **{name: "tfdist_kit._errors" for name in __all__ if name.endswith("Error")},
         "ClusterSpec": "tfdist_kit.tf_config",
+        "LocalCluster": "tfdist_kit.launcher",
         "TFConfig": "tfdist_kit.tf_config",
         "Task": "tfdist_kit.tf_config",
         "multi_worker_mirrored": "tfdist_kit.adapters.multi_worker_mirrored",

@@ -8,6 +8,10 @@
     |   +-- TooLateError         TensorFlow was initialised before the strategy
     |   +-- JoinTimeoutError     a task of the cluster did not join in time; carries the tasks
     +-- DatasetError             data cannot be split over the workers as asked
+    +-- ClusterError             a LocalCluster cannot go on
+    |   +-- WorkerError          a function raised in a worker; carries the rank and the traceback
+    |   +-- WorkerLostError      a worker's process has ended; carries the rank and how it ended
+    |   +-- ClusterTimeoutError  a function did not return in time; carries the ranks
     +-- MissingDependencyError   an optional package is not installed
     +-- UnsupportedVersionError  TensorFlow's or Keras' internals are not as expected
 
@@ -96,6 +100,60 @@ class DatasetError(TfdistError):
     """Data cannot be split over the workers as asked."""
 
     code = "TFD030"
+
+
+class ClusterError(TfdistError):
+    """A `LocalCluster` cannot go on."""
+
+    code = "TFD050"
+
+
+class WorkerError(ClusterError):
+    """A function raised in a worker, and its exception could not be brought over.
+
+    Attributes:
+        rank: The worker.
+        traceback: The worker's traceback, as text.
+    """
+
+    code = "TFD051"
+
+    def __init__(self, message: str, *, hint: str = "", rank: int = 0, traceback: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.rank = rank
+        self.traceback = traceback
+
+
+class WorkerLostError(ClusterError):
+    """A worker's process has ended while it was needed.
+
+    Attributes:
+        rank: The worker.
+        returncode: How its process ended; negative for a signal.
+    """
+
+    code = "TFD052"
+
+    def __init__(
+        self, message: str, *, hint: str = "", rank: int = 0, returncode: int | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.rank = rank
+        self.returncode = returncode
+
+
+class ClusterTimeoutError(ClusterError):
+    """A function did not return in time in every worker.
+
+    Attributes:
+        ranks: Those in which it did not.
+    """
+
+    code = "TFD053"
+
+    def __init__(self, message: str, *, hint: str = "", ranks: tuple[int, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.ranks = ranks
 
 
 class MissingDependencyError(TfdistError):

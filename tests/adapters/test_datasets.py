@@ -15,13 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.cluster import run_cluster, run_workers, server
+from tests.adapters.cluster import run_cluster, run_workers
 from tests.adapters.test_keras import assert_close
 from tfdist_kit import DatasetError
 from tfdist_kit.adapters import datasets
 from tfdist_kit.adapters.datasets.share import Share
-
-__all__ = ["server"]  # a fixture that every test uses
 
 HERE = "tests.adapters.test_datasets"
 DIGITS = "uci_digits"

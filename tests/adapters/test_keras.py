@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.adapters.cluster import run_cluster, run_workers, server
-
-__all__ = ["server"]  # a fixture that every test uses
+from tests.adapters.cluster import run_cluster, run_workers
 
 HERE = "tests.adapters.test_keras"
 CLOSE = 2e-6

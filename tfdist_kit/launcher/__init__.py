@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING
 from tfdist_kit import _lazy
 
 if TYPE_CHECKING:
+    from tfdist_kit.launcher.calls import RemoteTraceback
+    from tfdist_kit.launcher.cluster import LocalCluster
     from tfdist_kit.launcher.launch import dry_run, run
     from tfdist_kit.launcher.outcome import Outcome
     from tfdist_kit.launcher.plan import ConsoleWish, Deadlines, RestartWish, RunPlan, RunRequest
+    from tfdist_kit.launcher.pool import close_pool
 
 __all__ = [
     "ConsoleWish",
     "Deadlines",
+    "LocalCluster",
     "Outcome",
+    "RemoteTraceback",
     "RestartWish",
     "RunPlan",
     "RunRequest",
+    "close_pool",
     "dry_run",
     "run",
 ]
@@ -32,10 +38,13 @@ __getattr__ = _lazy.looked_up(
     {
         "ConsoleWish": "tfdist_kit.launcher.plan",
         "Deadlines": "tfdist_kit.launcher.plan",
+        "LocalCluster": "tfdist_kit.launcher.cluster",
         "Outcome": "tfdist_kit.launcher.outcome",
+        "RemoteTraceback": "tfdist_kit.launcher.calls",
         "RestartWish": "tfdist_kit.launcher.plan",
         "RunPlan": "tfdist_kit.launcher.plan",
         "RunRequest": "tfdist_kit.launcher.plan",
+        "close_pool": "tfdist_kit.launcher.pool",
         "dry_run": "tfdist_kit.launcher.launch",
         "run": "tfdist_kit.launcher.launch",
     },

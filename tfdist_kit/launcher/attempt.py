@@ -135,15 +135,9 @@ class Attempt:
             self._handle(NotStarted(worker.rank))
 
     def _birth(self, worker: WorkerPlan) -> Birth:
-        plan = self._plan
-        orders = {
-            "folder": str(worker.folder),
-            "kind": plan.kind,
-            "target": plan.target,
-            "fast_exit": plan.fast_exit,
-        }
+        argv = (self._plan.target, *self._plan.args)
         env = {**self._environ, **worker.env}
-        return Birth(worker.rank, worker.name, (plan.target, *plan.args), env, orders)
+        return Birth(worker.rank, worker.name, argv, env, self._plan.orders(worker))
 
     def _watch(self, worker: WorkerPlan, process: WorkerProcess) -> None:
         for stream in _STREAM_FDS:

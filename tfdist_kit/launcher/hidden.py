@@ -100,7 +100,9 @@ class Hidden:
         """Why a fresh import would be different, or an empty string."""
         for variable in sorted({*self.environ, *os.environ}):
             now, then = os.environ.get(variable), self.environ.get(variable)
-            if now != then and is_read_at_import(variable, package):
+            if now in (then, self.made.get(variable)):
+                continue
+            if is_read_at_import(variable, package):
                 done = "takes out" if now is None else "sets"
                 return f"the program {done} {variable}, which {package} reads, and then imports it"
         return self._found_elsewhere(package)
@@ -121,6 +123,8 @@ class Hidden:
         """Put a package, and what it brings along, where an import puts them."""
         for shown in (package, *BRINGS[package]):
             sys.modules.update(self._modules.pop(shown, {}))
+        if not self._modules:
+            sys.meta_path.remove(self)
         if package == "numpy":
             return
         for variable, value in self.made.items():

@@ -186,6 +186,15 @@ class RunPlan:
             if name not in OWN_VARIABLES and all(env.get(name) == value for env in others)
         }
 
+    def orders(self, worker: WorkerPlan) -> dict[str, Any]:
+        """What a worker is told beyond its environment (see `worker.Orders`)."""
+        return {
+            "folder": str(worker.folder),
+            "kind": self.kind,
+            "target": self.target,
+            "fast_exit": self.fast_exit,
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON-ready data."""
         data = asdict(self)
@@ -265,7 +274,7 @@ def check(request: RunRequest) -> None:
         UsageError: Something that was asked for cannot be done; says what and why.
     """
     _check_working_directory()
-    _check_size(request)
+    check_size(request)
     _check_target(request)
     _check_numbers(request)
     _check_restarts(request.restarts)
@@ -286,7 +295,12 @@ def _check_working_directory() -> None:
         ) from error
 
 
-def _check_size(request: RunRequest) -> None:
+def check_size(request: RunRequest) -> None:
+    """Refuse a number of workers that cannot be had.
+
+    Raises:
+        UsageError: Says why.
+    """
     if request.workers < 1:
         raise UsageError(
             f"the number of workers is {request.workers}",

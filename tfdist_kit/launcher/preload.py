@@ -90,6 +90,10 @@ class Preloaded:
         poll.register(self._control, select.POLLIN)
         return bool(poll.poll(None if wait is None else wait * 1000))
 
+    def is_alive(self) -> bool:
+        """Whether it can still be of use."""
+        return self._process.poll() is None and not self.trouble
+
     def spawn(self, birth: Birth) -> WorkerProcess:
         """See `spawn.Spawner`; waits until the imports are done."""
         self.is_ready(None)

@@ -65,10 +65,15 @@ def choose(
                 f"(with --env {variable}=... they could be forked from a preloaded process)"
             )
             return StartMethod(why=why)
-    gpu = next((device for device in gpus if Path(device).exists()), None)
+    gpu = gpu_device(gpus)
     if wish == "auto" and gpu is not None:
         return StartMethod(why=f"there is a GPU ({gpu}), where preloading has not been proven safe")
     return StartMethod(preload=_modules(imports))
+
+
+def gpu_device(gpus: Sequence[str] = GPU_DEVICES) -> str | None:
+    """The first of the device files that is there."""
+    return next((device for device in gpus if Path(device).exists()), None)
 
 
 def _program(target: str, is_module: bool) -> source.Source:

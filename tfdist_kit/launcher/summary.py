@@ -148,7 +148,7 @@ class _Story:
             return f"{name} raised {failure.type}{': ' if text else ''}{text}{at}"
         code = self.supervisor.workers[rank].returncode
         if code is not None and code < 0:
-            return f"{name} was killed by {_signal_name(-code)}{_SIGNAL_HINTS.get(-code, '')}"
+            return f"{name} was killed by {signal_name(-code)}{_SIGNAL_HINTS.get(-code, '')}"
         return f"{name} left with exit code {code} without an exception"
 
     def _details(self) -> Iterator[str]:
@@ -198,7 +198,8 @@ def shorten(line: str) -> str:
     return line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]}..."
 
 
-def _signal_name(signum: int) -> str:
+def signal_name(signum: int) -> str:
+    """A signal's name, or its number if it has none."""
     try:
         return signal.Signals(signum).name
     except ValueError:

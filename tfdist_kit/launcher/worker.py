@@ -36,6 +36,7 @@ from tfdist_kit.launcher import failure, leaving, ports, report
 
 _OWN_FILES = (__file__, importlib.machinery.__file__, "<frozen importlib")
 _HIGH = 4096
+CALLS = "calls"
 KEYBOARD_INTERRUPT_EXIT = 128 + signal.SIGINT
 
 
@@ -45,7 +46,7 @@ class Orders:
 
     Attributes:
         folder: Where it leaves its records.
-        kind: What to run: a key of `LOADERS`.
+        kind: What to run: a key of `LOADERS`, or `CALLS` to do what a `LocalCluster` asks.
         target: Which one.
         fast_exit: Whether to leave without the interpreter's own teardown.
         fds: Its ends of the pipes (see `pipes`).
@@ -144,6 +145,16 @@ LOADERS: dict[str, Callable[[str, types.ModuleType], types.CodeType]] = {
 }
 
 
+def run_program(orders: Orders) -> None:
+    """Run what the orders name."""
+    if orders.kind == CALLS:
+        from tfdist_kit.launcher import calls  # here, since every other worker would pay for it
+
+        calls.answer(orders.fds[CALLS])
+    else:
+        run_as_main(orders.kind, orders.target)
+
+
 def run_as_main(kind: str, target: str) -> None:
     """Run `target` as ``python target`` or ``python -m target`` would."""
     module = types.ModuleType("__main__")
@@ -204,10 +215,11 @@ def _hint(error: BaseException) -> str:
     return ""
 
 
-def _run(kind: str, target: str, rank_dir: Path) -> int:
+def _run(orders: Orders) -> int:
     """Run the user's code and return the exit code that it ends with."""
+    rank_dir = Path(orders.folder)
     try:
-        run_as_main(kind, target)
+        run_program(orders)
     except SystemExit as leave:
         code = exit_code_of(leave)
         if leave.code is not None and not isinstance(leave.code, int):
@@ -260,7 +272,7 @@ def serve(orders: Orders) -> NoReturn:
     with contextlib.suppress(AttributeError):  # a line at a time, though stdout is a pipe
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     report.say("running")
-    code = _run(orders.kind, orders.target, Path(orders.folder))
+    code = _run(orders)
     if not report.is_the_worker():
         sys.exit(code)  # a fork of it that has come here has nothing to do with the cluster
     leaving.end_threads()

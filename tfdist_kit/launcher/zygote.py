@@ -25,9 +25,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher import channel, report, worker
 from tfdist_kit.launcher.hidden import Hidden
 from tfdist_kit.launcher.spawn import boot_command, reap
+
+_HINT_FOR_CALLS = "give the variable to LocalCluster(env={...}), or use start_method='fresh'"
 
 
 def main(orders: str) -> NoReturn:
@@ -136,12 +139,14 @@ def become_worker(child: Child, loaded: Loaded) -> NoReturn:
     orders = worker.settle(worker.Orders(**request["orders"], fds=fds))
 
     def begin_afresh(reason: str) -> None:
+        if orders.kind == worker.CALLS:
+            raise UsageError(reason, hint=_HINT_FOR_CALLS)
         if report.is_the_worker():
             _begin_afresh(request, orders, reason)
 
     Hidden(loaded.environ, loaded.made, loaded.filters, begin_afresh).hide()
     shadow = _shadow(orders, loaded.standard)
-    if shadow:
+    if shadow and orders.kind != worker.CALLS:
         begin_afresh(f"the program's folder has a module of its own called {shadow}")
     worker.serve(orders)
 

@@ -1,0 +1,174 @@
+"""Functions that a `LocalCluster` calls in its workers, and what comes back.
+
+    caller: pack(fn, args) -> bytes -> worker: answer -> fn(*args) -> Returned | Raised -> caller
+
+Functions of importable modules travel by name; lambdas, closures and those of ``__main__`` by
+value, through cloudpickle.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfdist_kit._errors import UsageError
+from tfdist_kit.launcher import channel, failure
+from tfdist_kit.launcher.failure import Failure
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What a function returned, pickled."""
+
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Raised:
+    """What a function raised.
+
+    Attributes:
+        failure: The exception as data.
+        module: Of the exception's class.
+        error: The exception pickled, or None if it cannot be.
+    """
+
+    failure: Failure
+    module: str
+    error: bytes | None
+
+
+Answer = Returned | Raised
+
+
+def pack(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """Turn a call into bytes.
+
+    Raises:
+        UsageError: It cannot be sent to another process.
+    """
+    if not callable(fn):
+        raise UsageError(
+            f"{fn!r} cannot be called",
+            hint="give the function itself and its arguments: run(fn, 1, 2)",
+        )
+    call = (fn, tuple(args), dict(kwargs))
+    if getattr(fn, "__module__", None) == "__main__":
+        return _by_value(call, "it is defined in __main__, which the workers do not run")
+    try:
+        return pickle.dumps(call)
+    except Exception as error:
+        return _by_value(call, str(error))
+
+
+def _by_value(thing: Any, why: str) -> bytes:
+    try:
+        cloudpickle = importlib.import_module("cloudpickle")
+    except ImportError:
+        raise UsageError(
+            f"the function or its arguments cannot be sent to the workers by name: {why}",
+            hint="define it at the top of a module, or pip install 'tfdist-kit[cloudpickle]'",
+        ) from None
+    try:
+        packed: bytes = cloudpickle.dumps(thing)
+    except Exception as error:
+        raise UsageError(
+            f"the function or its arguments cannot be sent to the workers: {error}",
+            hint="give what can be pickled: plain data, NumPy arrays, functions",
+        ) from error
+    return packed
+
+
+def answer(fd: int) -> None:
+    """Do what comes through a channel until it is closed. The caller's search path comes first."""
+    with socket.socket(fileno=fd) as control:
+        got = channel.receive(control)
+        if got is not None:
+            sys.path[:] = got[0]["path"]
+        while (call := channel.receive_bytes(control)) is not None:
+            reply = pickle.dumps(_call(call[0]))
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            channel.send_bytes(control, reply)
+
+
+def _call(packed: bytes) -> Answer:
+    try:
+        fn, args, kwargs = pickle.loads(packed)
+        return Returned(_pack_result(fn(*args, **kwargs)))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return _raised(error)
+
+
+def _pack_result(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except Exception as error:
+        try:
+            return _by_value(value, str(error))
+        except UsageError:
+            raise UsageError(
+                f"the function returned a {type(value).__name__}, which cannot be brought back: "
+                f"{error}",
+                hint="return plain data or NumPy arrays",
+            ) from None
+
+
+def _raised(error: BaseException) -> Raised:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    error.__traceback__ = trace
+    told = failure.describe(error, exit_code=1, where="")
+    error.__traceback__ = None
+    return Raised(told, type(error).__module__, _pack_error(error))
+
+
+def _pack_error(error: BaseException) -> bytes | None:
+    """The exception pickled, if it comes back as it was."""
+    try:
+        packed = pickle.dumps(error)
+        same = type(pickle.loads(packed)) is type(error)
+    except Exception:
+        return None
+    return packed if same else None
+
+
+class RemoteTraceback(Exception):
+    """Shows where an exception was raised in a worker; it is the `__cause__` of that exception.
+
+    Attributes:
+        rank: The worker.
+        text: Its traceback.
+    """
+
+    def __init__(self, rank: int, text: str) -> None:
+        super().__init__(rank, text)
+        self.rank = rank
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n{self.text}"
+
+
+def value_of(returned: Returned) -> Any:
+    """What a function returned."""
+    return pickle.loads(returned.value)
+
+
+def error_of(raised: Raised) -> BaseException | None:
+    """The exception itself, if this process knows its class already."""
+    if raised.error is None or raised.module not in sys.modules:
+        return None
+    try:
+        error = pickle.loads(raised.error)
+    except Exception:
+        return None
+    return error if isinstance(error, BaseException) else None

@@ -1,0 +1,294 @@
+"""A local cluster for Python programs: functions run in its workers, results in rank order.
+
+    LocalCluster -> plan -> pool (preloaded) or fresh -> Member per worker
+    run(fn) -> calls.pack -> every member -> answers, deaths, deadline -> results or the root cause
+
+No thread runs for it in the calling program. The workers' output goes straight to their log files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from tfdist_kit._errors import (
+    ClusterError,
+    ClusterTimeoutError,
+    UsageError,
+    WorkerError,
+)
+from tfdist_kit.launcher import calls, pool, summary, temp
+from tfdist_kit.launcher.calls import Raised, RemoteTraceback, Returned
+from tfdist_kit.launcher.member import Member, start_member, wait_for_answers
+from tfdist_kit.launcher.plan import RunPlan, RunRequest, check_size, make_plan
+from tfdist_kit.launcher.ports import HeldPorts
+from tfdist_kit.launcher.run_dir import RunDir
+from tfdist_kit.launcher.spawn import FreshSpawner, Spawner
+from tfdist_kit.launcher.start_method import StartMethod, Wish, gpu_device
+
+PRELOAD = ("tensorflow",)
+
+
+class LocalCluster:
+    """Worker processes on this machine that do what they are told until the cluster is closed.
+
+    Use it as a context manager. Each worker has a ``TF_CONFIG`` of its own; a strategy that one
+    `run` makes is there for the next.
+
+    Args:
+        workers: How many tasks of type ``worker``.
+        chief: Whether to add one task of type ``chief``.
+        evaluator: Whether to add one task of type ``evaluator``.
+        env: Variables to set for every worker.
+        log_dir: The run folder; None chooses one under the system's temp folder.
+        start_method: ``"preload"``, ``"fresh"``, or ``"auto"`` to preload unless there is a GPU.
+        preload: What to import before the workers are forked.
+        timeout: How long a `run` may take, in seconds; None is for ever.
+        drain: How long the others have when one worker has failed, in seconds.
+        grace: How long the workers have to leave, in seconds.
+
+    Attributes:
+        run_dir: The run folder.
+
+    Raises:
+        UsageError: The cluster cannot be had as asked; nothing was started.
+    """
+
+    def __init__(
+        self,
+        workers: int = 2,
+        *,
+        chief: bool = False,
+        evaluator: bool = False,
+        env: Mapping[str, str] | None = None,
+        log_dir: Path | str | None = None,
+        start_method: Wish = "auto",
+        preload: Sequence[str] = PRELOAD,
+        timeout: float | None = 300.0,
+        drain: float = 5.0,
+        grace: float = 5.0,
+    ) -> None:
+        self._request = RunRequest(
+            target="",
+            workers=workers,
+            chief=chief,
+            evaluator=evaluator,
+            env=dict(env or {}),
+            log_dir=Path(log_dir) if log_dir is not None else None,
+            start_method=start_method,
+        )
+        check_size(self._request)
+        self._preload = tuple(preload)
+        self._timeout, self._drain, self._grace = timeout, drain, grace
+        self._members: list[Member] = []
+        self._open = contextlib.ExitStack()
+        self._ports = contextlib.ExitStack()
+        self._attempt = -1
+        self._unusable = "it has not been started; use it in a with statement"
+
+    # Life
+
+    def __enter__(self) -> LocalCluster:
+        with contextlib.ExitStack() as stack:
+            self._folder = stack.enter_context(RunDir(self._request.log_dir))
+            self.run_dir = self._folder.path
+            self._scratch = stack.enter_context(temp.scratch())
+            self._spawner = stack.enter_context(self._make_spawner())
+            self._attempt = -1
+            self._start()
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers: well if they are idle, at once if they are not."""
+        with self._open:
+            self._stop()
+        self._unusable = "it has been closed"
+
+    def restart(self) -> None:
+        """End the workers and start new ones, with new ports and without any state."""
+        if not self._members:
+            raise ClusterError(f"the cluster cannot be restarted: {self._unusable}")
+        self._stop()
+        self._start()
+
+    def _make_spawner(self) -> contextlib.AbstractContextManager[Spawner]:
+        wish = self._request.start_method
+        if wish == "fresh" or (wish == "auto" and gpu_device()) or not self._preload:
+            return contextlib.nullcontext(FreshSpawner())
+        return pool.shared(self._preload, {**os.environ, **self._request.env})
+
+    def _start(self) -> None:
+        self._attempt += 1
+        held = HeldPorts(self._request.size)
+        self._ports.enter_context(held)
+        try:
+            plan = self._plan(held.numbers)
+            self._folder.begin(self._attempt, plan.to_dict())
+            for worker in plan.workers:
+                self._members.append(start_member(plan, worker, self._spawner, os.environ))
+        except BaseException:
+            self._unusable = "it could not be started"
+            self._kill()
+            raise
+        self._unusable = ""
+
+    def _plan(self, ports: Sequence[int]) -> RunPlan:
+        plan = make_plan(
+            self._request,
+            ports=ports,
+            run_dir=self.run_dir,
+            scratch=self._scratch,
+            environ=os.environ,
+            start=StartMethod(preload=self._preload),
+            attempt=self._attempt,
+        )
+        return dataclasses.replace(plan, kind="calls")
+
+    def _stop(self) -> None:
+        if not self._unusable:
+            for member in self._members:
+                member.leave()
+            deadline = time.monotonic() + self._grace
+            for member in self._members:
+                member.wait(deadline - time.monotonic())
+        self._kill()
+
+    def _kill(self) -> None:
+        for member in self._members:
+            member.kill()
+        for member in self._members:
+            member.close()
+        self._members = []
+        self._ports.close()
+
+    # Work
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        ranks: Iterable[int] | None = None,
+        timeout: float | None = -1,
+        **kwargs: Any,
+    ) -> list[Any]:
+        """Call ``fn(*args, **kwargs)`` in the workers, all at the same time.
+
+        Args:
+            fn: A function of a module that can be imported; with cloudpickle, any function.
+            *args: Its arguments.
+            ranks: In which workers; None is all of them.
+            timeout: How long it may take, in seconds; None is for ever, without it the cluster's.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            What it returned in each worker, in rank order.
+
+        Raises:
+            Exception: What it raised in the worker that failed first, not in consequence of
+                another; its cause shows the worker's traceback. A `WorkerError` if its class is
+                not known here.
+            WorkerLostError: A worker's process has ended.
+            ClusterTimeoutError: It did not return in time.
+            UsageError: It cannot be sent to the workers.
+        """
+        members = self._members_of(ranks)
+        packed = calls.pack(fn, args, kwargs)
+        limit = self._timeout if timeout == -1 else timeout
+        self._unusable = "a call of it was interrupted; restart() it"
+        answers = wait_for_answers(members, packed, limit=limit, drain=self._drain)
+        silent = [member for member in members if member.rank not in answers]
+        self._unusable = "a worker of it died or hung; restart() it" if silent else ""
+        failed = {rank: told for rank, told in answers.items() if isinstance(told, Raised)}
+        if failed or silent:
+            raise self._root_cause(failed, silent, limit)
+        values = (answers[member.rank] for member in members)
+        return [calls.value_of(value) for value in values if isinstance(value, Returned)]
+
+    def _members_of(self, ranks: Iterable[int] | None) -> list[Member]:
+        if self._unusable:
+            raise ClusterError(f"the cluster cannot be used: {self._unusable}")
+        if ranks is None:
+            return [self._living(member.rank) for member in self._members]
+        return [self._living(rank) for rank in ranks]
+
+    def _member(self, rank: int) -> Member:
+        if not self._members:
+            raise ClusterError(f"the cluster cannot be used: {self._unusable}")
+        if rank not in range(len(self._members)):
+            raise UsageError(
+                f"there is no rank {rank!r}", hint=f"the ranks are 0 to {len(self._members) - 1}"
+            )
+        return self._members[rank]
+
+    def _living(self, rank: int) -> Member:
+        member = self._member(rank)
+        member.check_alive()
+        return member
+
+    def _root_cause(
+        self, failed: Mapping[int, Raised], silent: Sequence[Member], limit: float | None
+    ) -> BaseException:
+        """The error of whoever failed first, and not in consequence of another."""
+        in_time = sorted(failed, key=lambda rank: failed[rank].failure.monotonic)
+        own = [rank for rank in in_time if not failed[rank].failure.aftermath]
+        dead = [member for member in silent if member.process.returncode() is not None]
+        if own or (in_time and not dead):
+            return self._error_in((own or in_time)[0], failed)
+        if dead:
+            return dead[0].lost()
+        names = ", ".join(member.plan.name for member in silent)
+        return ClusterTimeoutError(
+            f"{names} did not return within {limit:g} s",
+            hint=f"output in {self.run_dir}; a larger timeout= if it only needs more time",
+            ranks=tuple(member.rank for member in silent),
+        )
+
+    def _error_in(self, rank: int, failed: Mapping[int, Raised]) -> BaseException:
+        told = failed[rank].failure
+        name = self._members[rank].plan.name
+        text = f"in {name}:\n{told.traceback}"
+        for other in sorted(failed.keys() - {rank}):
+            also = failed[other].failure
+            kind = "consequence" if also.aftermath else "also"
+            headline = summary.headline(also.message)
+            text += f"{kind}: {self._members[other].plan.name} raised {also.type}: {headline}\n"
+        error = calls.error_of(failed[rank]) or WorkerError(
+            f"{name} raised {told.type}: {summary.headline(told.message)}",
+            rank=rank,
+            traceback=told.traceback,
+        )
+        error.__cause__ = RemoteTraceback(rank, text)
+        return error
+
+    def kill(self, rank: int) -> None:
+        """End a worker with SIGKILL, and wait until it has ended."""
+        self._member(rank).kill()
+
+    def terminate(self, rank: int) -> None:
+        """Send SIGTERM to a worker; TensorFlow may swallow it."""
+        self._member(rank).process.send(signal.SIGTERM)
+
+    def pid(self, rank: int) -> int:
+        """The process id of a worker."""
+        return self._member(rank).process.pid
+
+    def output(self, rank: int, stream: Literal["stdout", "stderr"] = "stdout") -> str:
+        """What a worker has written since the last start, to one of its streams."""
+        path = self._member(rank).plan.folder / f"{stream}.log"
+        return path.read_text(encoding="utf-8", errors="replace")
