@@ -21,6 +21,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 LINK = re.compile(r"\[[^]]+\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CLUSTER_PAGE = "docs/cluster.md"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
@@ -112,8 +113,22 @@ def test_the_python_examples_of_a_page_run_on_two_workers(tmp_path: Path, page: 
     assert result.code == 0, result.err
 
 
+def test_the_program_with_a_cluster_of_its_own(tmp_path: Path) -> None:
+    [program] = [body for name, body in blocks("python") if name == CLUSTER_PAGE]
+    done = subprocess.run(
+        [sys.executable, script(tmp_path, program)],
+        cwd=tmp_path,
+        env={**os.environ, **QUIET, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
+    assert done.stdout == "[1.0, 1.0]\n", done.stderr
+
+
 def test_every_page_with_python_examples_is_run() -> None:
-    assert {name for name, _ in blocks("python")} == {"README.md", *LEFT_OUT}
+    assert {name for name, _ in blocks("python")} == {"README.md", CLUSTER_PAGE, *LEFT_OUT}
 
 
 def test_every_public_name_is_on_some_page() -> None:
