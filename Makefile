@@ -34,7 +34,7 @@ type: $(READY) ## types
 	$(BIN)/mypy
 
 bench: $(READY) ## measure, as ratios of pairs run in turn
-	$(BIN)/python -m tfdist_kit.bench.startup
+	@$(BIN)/tfdist bench
 
 docs: $(READY) ## build the documentation into site/; a warning is an error
 	$(BIN)/mkdocs build --quiet --strict

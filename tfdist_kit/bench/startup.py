@@ -1,30 +1,23 @@
-"""What a launch costs: ``python -m tfdist_kit.bench.startup``.
+"""How long a cluster takes to start, do one all-reduce, and leave.
 
-Each row is a pair of commands run in turn, A B A B ..., with medians and the median of the ratios
-A/B. The plain launcher that ``tfdist run`` is held against starts the same workers with
-``subprocess`` and waits for them; it supervises nothing.
+Against the same script in one plain ``subprocess`` per worker, which supervises nothing, and, where
+torch is installed, against ``torchrun`` with gloo and a script of its own that does the same.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import statistics
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from absl import app, flags
-
+from tfdist_kit.bench.contest import Contest, run
+from tfdist_kit.launcher import LocalCluster
 from tfdist_kit.launcher.ports import HeldPorts
 from tfdist_kit.tf_config import ClusterSpec, TFConfig
-
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Counted runs of each command.", lower_bound=1)
-_WORKERS = flags.DEFINE_list("workers", ["1", "2", "4"], "Sizes of the clusters.")
 
 ALL_REDUCE = """\
 import tensorflow as tf
@@ -35,38 +28,68 @@ def total():
     return strategy.run(one)
 assert float(total()) == strategy.num_replicas_in_sync
 """
-DIES = """\
-import os, time
-if os.environ["TFDIST_RANK"] == "1":
-    os.kill(os.getpid(), 9)
-time.sleep(60)
+TORCH_ALL_REDUCE = """\
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+one = torch.ones(())
+dist.all_reduce(one)
+assert float(one) == dist.get_world_size()
+dist.destroy_process_group()
 """
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two actions that are measured in turn."""
+def contests(folder: Path, workers: list[int]) -> Iterator[Contest]:
+    """Everything that is measured about starting."""
+    reduce, empty = folder / "reduce.py", folder / "empty.py"
+    reduce.write_text(ALL_REDUCE)
+    empty.write_text("")
+    for count in workers:
+        yield _all_reduce(reduce, count)
+    yield Contest(
+        "2 workers against one import",
+        {
+            "tfdist run, preloaded": partial(tfdist_run, reduce, 2, "--start-method", "preload"),
+            "python -c 'import tensorflow'": partial(
+                run, sys.executable, "-c", "import tensorflow"
+            ),
+        },
+        "python -c 'import tensorflow'",
+    )
+    yield Contest(
+        "an empty script on 2 workers",
+        {
+            "tfdist run": partial(tfdist_run, empty, 2),
+            "plain subprocesses": partial(plain_launch, empty, 2),
+        },
+        "plain subprocesses",
+    )
+    yield Contest(
+        "import tfdist_kit",
+        {
+            "import tfdist_kit": partial(run, sys.executable, "-c", "import tfdist_kit"),
+            "pass": partial(run, sys.executable, "-c", "pass"),
+        },
+        "pass",
+    )
 
-    name: str
-    first: Callable[[], None]
-    second: Callable[[], None]
+
+def _all_reduce(script: Path, count: int) -> Contest:
+    ways: dict[str, Callable[[], float | None]] = {
+        "plain subprocesses": partial(plain_launch, script, count),
+        "tfdist run, fresh": partial(tfdist_run, script, count, "--start-method", "fresh"),
+        "tfdist run, preloaded": partial(tfdist_run, script, count, "--start-method", "preload"),
+        "LocalCluster, warm": partial(warm_cluster, script, count),
+    }
+    if importlib.util.find_spec("torch") is not None:
+        ways["torchrun, gloo"] = partial(torchrun, script.parent, count)
+    plural = "worker" if count == 1 else "workers"
+    return Contest(f"{count} {plural}, one all-reduce", ways, "plain subprocesses")
 
 
-def seconds(action: Callable[[], None]) -> float:
-    """How long `action` takes."""
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
-
-
-def run(*command: str | Path) -> None:
-    """Run a command that must succeed."""
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def tfdist_run(script: Path, workers: int) -> None:
+def tfdist_run(script: Path, workers: int, *options: str) -> None:
     """Launch `script` with ``tfdist run``."""
-    run(sys.executable, "-m", "tfdist_kit.cli", "run", "-n", str(workers), script)
+    run(sys.executable, "-m", "tfdist_kit.cli", "run", "-n", str(workers), *options, script)
 
 
 def plain_launch(script: Path, workers: int) -> None:
@@ -87,66 +110,21 @@ def plain_launch(script: Path, workers: int) -> None:
         raise RuntimeError(f"the plain launch failed with {codes}")
 
 
-def death_of_a_worker(script: Path) -> None:
-    """Launch two workers of which one kills itself at once; the other would sleep."""
-    command = [sys.executable, "-m", "tfdist_kit.cli", "run", "-n", "2", str(script)]
-    code = subprocess.run(command, capture_output=True, check=False).returncode
-    if code != 137:
-        raise RuntimeError(f"tfdist run left with {code}, not with 137")
+def warm_cluster(script: Path, workers: int) -> None:
+    """Run the script's text in a `LocalCluster`; all but the first find a preloaded process."""
+    with LocalCluster(workers) as cluster:
+        cluster.run(run_text, str(script))
 
 
-def pairs(folder: Path) -> list[Pair]:
-    """Everything that is measured."""
-    reduce, empty, dies = folder / "reduce.py", folder / "empty.py", folder / "dies.py"
-    reduce.write_text(ALL_REDUCE)
-    empty.write_text("")
-    dies.write_text(DIES)
-    return [
-        *(
-            Pair(
-                f"{count} worker(s), to the end of an all-reduce: tfdist run / plain subprocesses",
-                partial(tfdist_run, reduce, count),
-                partial(plain_launch, reduce, count),
-            )
-            for count in map(int, _WORKERS.value)
-        ),
-        Pair(
-            "an empty script on 2 workers: tfdist run / plain subprocesses",
-            partial(tfdist_run, empty, 2),
-            partial(plain_launch, empty, 2),
-        ),
-        Pair(
-            "a worker killed at its start, the group ended / an empty script, both on 2 workers",
-            partial(death_of_a_worker, dies),
-            partial(tfdist_run, empty, 2),
-        ),
-        Pair(
-            "python -c 'import tfdist_kit' / python -c pass",
-            partial(run, sys.executable, "-c", "import tfdist_kit"),
-            partial(run, sys.executable, "-c", "pass"),
-        ),
-    ]
+def run_text(path: str) -> None:
+    """Run a script's text in a worker."""
+    source = Path(path).read_text(encoding="utf-8")
+    exec(compile(source, path, "exec"), {"__name__": "__main__"})
 
 
-def measure(pair: Pair, rounds: int) -> str:
-    """Run a pair in turn, once unmeasured, and give its row of the table."""
-    pair.first()
-    pair.second()
-    times = [(seconds(pair.first), seconds(pair.second)) for _ in range(rounds)]
-    first, second = (statistics.median(column) for column in zip(*times, strict=True))
-    ratio = statistics.median(a / b for a, b in times)
-    return f"| {pair.name} | {first:.3f} s | {second:.3f} s | {ratio:.2f} |"
-
-
-def main(_: Sequence[str]) -> None:
-    """Print the table."""
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    with tempfile.TemporaryDirectory(prefix="tfdist-bench-") as folder:
-        os.environ["TMPDIR"] = folder
-        print(f"| A / B, median of {_ROUNDS.value} pairs | A | B | A/B |\n|---|---|---|---|")
-        for pair in pairs(Path(folder)):
-            print(measure(pair, _ROUNDS.value), flush=True)
-
-
-if __name__ == "__main__":
-    app.run(main)
+def torchrun(folder: Path, workers: int) -> None:
+    """Launch a script that does the same with torch."""
+    script = folder / "torch_reduce.py"
+    script.write_text(TORCH_ALL_REDUCE)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    run(*command, "--nproc-per-node", str(workers), script)

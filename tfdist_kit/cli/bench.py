@@ -1,0 +1,74 @@
+"""``tfdist bench``: measure the launcher on this machine; prints Markdown tables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tfdist_kit._errors import UsageError
+from tfdist_kit.bench import contest, death, memory, startup
+
+WHAT = ("startup", "death", "memory")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add ``bench`` to the command line."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="measure the launcher on this machine",
+        description="Measure the launcher on this machine. Ratios are of runs made in turn.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "what", nargs="*", metavar="WHAT", help=f"of {', '.join(WHAT)} (default: all)"
+    )
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="counted runs of each")
+    parser.add_argument(
+        "--workers",
+        type=_counts,
+        default=[1, 2, 4, 8, 16],
+        metavar="LIST",
+        help="sizes of the clusters (default: 1,2,4,8,16)",
+    )
+    parser.set_defaults(run=execute)
+
+
+def _counts(text: str) -> list[int]:
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        counts = [0]
+    if min(counts) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of sizes such as 1,2,4")
+    return counts
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Measure, and print each row as soon as it is there."""
+    unknown = set(args.what) - set(WHAT)
+    if unknown or args.rounds < 1:
+        wrong = f"cannot measure {', '.join(sorted(unknown))}" if unknown else "--rounds is below 1"
+        raise UsageError(wrong, hint=f"tfdist bench [--rounds N] [{'|'.join(WHAT)}]")
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    with tempfile.TemporaryDirectory(prefix="tfdist-bench-") as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        print(contest.HEAD, flush=True)
+        for row in _rows(args, Path(folder)):
+            print(row, flush=True)
+    return 0
+
+
+def _rows(args: argparse.Namespace, folder: Path) -> Iterator[str]:
+    wanted = args.what or WHAT
+    if "startup" in wanted:
+        for one in startup.contests(folder, args.workers):
+            yield from one.measure(args.rounds).rows()
+    if "death" in wanted:
+        for one in death.contests(folder):
+            yield from one.measure(args.rounds).rows()
+    if "memory" in wanted:
+        yield from memory.rows(folder)
