@@ -9,7 +9,12 @@ from types import FrameType
 
 def is_users(frame: FrameType) -> bool:
     """Whether `frame` runs code that belongs to no installed package."""
-    return not frame.f_code.co_filename.startswith(_not_the_users())
+    return is_users_file(frame.f_code.co_filename)
+
+
+def is_users_file(filename: str) -> bool:
+    """Whether `filename` belongs to no installed package."""
+    return not filename.startswith(_not_the_users())
 
 
 @functools.cache

@@ -39,6 +39,7 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "drain": NUMBER,
     "grace": NUMBER,
     "evaluator-timeout": NUMBER,
+    "stall-timeout": NUMBER,
 }
 _ITEMS: Mapping[str, type] = {"args": str, "env": str, "rank-filter": int}
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from tfdist_kit.launcher import failure, ports
+from tfdist_kit.launcher import failure, ports, proc, stacks
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.outcome import Outcome, conclude
 from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
@@ -25,11 +25,16 @@ from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.spawn import WorkerProcess, spawn
 from tfdist_kit.launcher.summary import summarise
 from tfdist_kit.launcher.supervisor import (
+    Alive,
+    Dump,
+    Dumped,
     Exited,
+    Explain,
     Kill,
     Listening,
     Message,
     NotStarted,
+    Progress,
     Said,
     Signalled,
     State,
@@ -39,7 +44,7 @@ from tfdist_kit.launcher.supervisor import (
     Why,
 )
 
-HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _STREAM_FDS = {"stdout": 1, "stderr": 2}
 _CHUNK = 1 << 20
 _LAST_READS = 64
@@ -48,6 +53,8 @@ _JOIN_POLL = 0.2
 _NO_PIDFD_POLL = 0.05
 _FULL_CONSOLE_POLL = 0.02
 _HURRIED_CONSOLE_WAIT = 1.0
+_ALIVE_INTERVAL = 0.1
+_IN_A_HURRY = (Why.SIGNAL, Why.TIME_LIMIT, Why.STALLED)
 
 
 class Attempt:
@@ -69,6 +76,11 @@ class Attempt:
         self._logs: dict[int, StreamLog] = {}
         self._paused = False
         self._next_look = 0.0
+        self._ranks: dict[int, int] = {}
+        self._alive_at: dict[int, float] = {}
+        self._status: dict[int, dict[str, object]] = {}
+        self._collection: stacks.Collection | None = None
+        self._places: tuple[str, ...] = ()
         self._selector = selectors.DefaultSelector()
         self._supervisor = Supervisor(plan.workers, plan.deadlines, time.monotonic())
 
@@ -91,7 +103,8 @@ class Attempt:
             worker.folder.mkdir()
             process = spawn(self._plan, worker, self._environ)
             self._processes.append(process)
-            self._note(worker.rank, "started", pid=process.process.pid)
+            pid = process.process.pid
+            self._note(worker.rank, "started", pid=pid, start_time=proc.start_time(pid))
             self._watch(worker, process)
             self._step(wait=False)
             if self._supervisor.state is not State.RUNNING:
@@ -103,7 +116,8 @@ class Attempt:
         for stream, fd in process.output_fds().items():
             os.set_blocking(fd, False)
             self._logs[fd] = self._open_log(worker, stream)
-            self._selector.register(fd, selectors.EVENT_READ, self._on_output)
+            self._ranks[fd] = worker.rank
+            self._selector.register(fd, selectors.EVENT_READ, self._on_readable)
         self._reports[process.report_fd] = b""
         on_report = partial(self._on_report, worker.rank)
         self._selector.register(process.report_fd, selectors.EVENT_READ, on_report)
@@ -123,9 +137,13 @@ class Attempt:
 
     def _step(self, *, wait: bool = True) -> None:
         self._pause_output(self._console.is_full)
+        if self._paused:  # it is we who keep them from being heard
+            for worker in self._plan.workers:
+                self._note_life(worker.rank)
         for key, _ in self._selector.select(self._timeout() if wait else 0):
             key.data(key.fd)
         self._look_who_listens()
+        self._look_for_stacks()
         for process in self._processes:
             if process.pidfd is None:
                 self._on_exit(process)
@@ -140,6 +158,8 @@ class Attempt:
             waits.append(_JOIN_POLL)
         if self._paused:
             waits.append(_FULL_CONSOLE_POLL)
+        if self._collection is not None:
+            waits.append(stacks.POLL)
         if any(process.pidfd is None for process in self._processes):
             waits.append(_NO_PIDFD_POLL)
         return min(waits)
@@ -153,7 +173,7 @@ class Attempt:
             if pause:
                 self._selector.unregister(fd)
             else:
-                self._selector.register(fd, selectors.EVENT_READ, self._on_output)
+                self._selector.register(fd, selectors.EVENT_READ, self._on_readable)
 
     def _look_who_listens(self) -> None:
         if time.monotonic() < self._next_look:
@@ -164,6 +184,10 @@ class Attempt:
             self._handle(Listening(ranks[port]))
 
     # What happened
+
+    def _on_readable(self, fd: int) -> None:
+        if self._on_output(fd):
+            self._note_life(self._ranks[fd])
 
     def _on_output(self, fd: int) -> bool:
         """Take what can be read now; tells whether there was anything."""
@@ -178,6 +202,12 @@ class Attempt:
             self._selector.unregister(fd)
         return bool(data)
 
+    def _note_life(self, rank: int) -> None:
+        now = time.monotonic()
+        if now - self._alive_at.get(rank, 0.0) >= _ALIVE_INTERVAL:
+            self._alive_at[rank] = now
+            self._handle(Alive(rank))
+
     def _on_report(self, rank: int, fd: int) -> None:
         data = _read(fd)
         if data == b"":
@@ -185,7 +215,7 @@ class Attempt:
         elif data:
             *words, self._reports[fd] = (self._reports[fd] + data).split(b"\n")
             for word in words:
-                self._handle(Said(rank, word.decode()))
+                self._handle(_heard(rank, word.decode()))
 
     def _on_exit(self, process: WorkerProcess, pidfd: int | None = None) -> None:
         if process.has_ended or (code := process.returncode()) is None:
@@ -210,11 +240,38 @@ class Attempt:
                     self._kill(rank, signum)
                 case Tell(text):
                     self._say(text)
+                case Dump(reason):
+                    self._collection = stacks.Collection(self._targets(), reason)
+                case Explain(aloud):
+                    self._explain(aloud)
 
     def _kill(self, rank: int, signum: int) -> None:
         if rank < len(self._processes):  # the others have not been started yet, and will not be
             self._folder.event("signal", rank=rank, signum=signum)
             self._processes[rank].send(signum)
+
+    # Where the workers are
+
+    def _targets(self) -> list[stacks.Target]:
+        return [
+            stacks.target_of(worker.folder, self._status[worker.rank])
+            for worker in self._plan.workers
+            if worker.rank in self._status
+        ]
+
+    def _look_for_stacks(self) -> None:
+        if self._collection is not None and self._collection.is_complete():
+            self._handle(Dumped())
+
+    def _explain(self, aloud: bool) -> None:
+        if self._collection is None:
+            return
+        places = stacks.explained(self._collection.answers())
+        self._collection = None
+        if aloud:
+            self._say("\n".join(places))
+        else:
+            self._places = places
 
     # What is written down
 
@@ -224,6 +281,9 @@ class Attempt:
                 self._note(rank, phase)
             case Listening(rank):
                 self._note(rank, "listening")
+            case Progress(rank, step):
+                if step is not None:
+                    self._write_status(rank, step=step)
             case Exited(rank, returncode):
                 self._note(rank, "exited", returncode=returncode)
             case NotStarted(rank):
@@ -231,10 +291,15 @@ class Attempt:
             case Signalled(signum):
                 self._folder.event("received", signum=signum)
 
-    def _note(self, rank: int, state: str, **fields: int) -> None:
+    def _note(self, rank: int, state: str, **fields: int | None) -> None:
         self._folder.event(state, rank=rank, **fields)
-        status = {"rank": rank, "task": self._plan.workers[rank].task, "state": state, **fields}
-        self._folder.write_status(self._plan.workers[rank].folder, status)
+        self._write_status(rank, state=state, **fields)
+
+    def _write_status(self, rank: int, **fields: object) -> None:
+        worker = self._plan.workers[rank]
+        status = self._status.setdefault(rank, {"rank": rank, "task": worker.task})
+        status.update(fields)
+        self._folder.write_status(worker.folder, status)
 
     def _say(self, text: str) -> None:
         lines = "".join(f"tfdist: {line}\n" for line in text.splitlines())
@@ -257,6 +322,8 @@ class Attempt:
             log.close()
         for process in self._processes:
             process.close()
+            stacks.tidy(self._plan.workers[process.rank].folder)
+        self._explain(aloud=False)  # the workers may have ended before it was time to
         self._selector.close()
 
     def _sum_up(self) -> Outcome:
@@ -271,10 +338,18 @@ class Attempt:
             self._say(f"the run folder is not complete: {self._folder.trouble}")
         if self._console.trouble is not None:
             self._say(f"some output could not be shown: {self._console.trouble}")
-        self._say(summarise(self._plan, self._supervisor, failures, outcome))
-        in_a_hurry = outcome.cause is not None and outcome.cause.why in (Why.SIGNAL, Why.TIME_LIMIT)
+        self._say(summarise(self._plan, self._supervisor, failures, outcome, self._places))
+        in_a_hurry = outcome.cause is not None and outcome.cause.why in _IN_A_HURRY
         self._console.close(_HURRIED_CONSOLE_WAIT if in_a_hurry else None)
         return outcome
+
+
+def _heard(rank: int, line: str) -> Said | Progress:
+    """The message that a line of a worker's reports is."""
+    word, _, rest = line.partition(" ")
+    if word in ("alive", "step"):
+        return Progress(rank, int(rest) if rest else None)
+    return Said(rank, line)
 
 
 def _read(fd: int) -> bytes | None:

@@ -1,7 +1,8 @@
-"""What a worker tells its launcher: one word per line, through an inherited pipe.
+"""What a worker tells its launcher: one line at a time, through an inherited pipe.
 
-``worker.py`` opens the pipe; the adapters say when the strategy is being made and when it stands.
-In a process that `tfdist run` did not start, saying anything is a no-op.
+A line is a word, and what belongs to it after a space. ``worker.py`` opens the pipe; the adapters
+say when the strategy is being made and when it stands. In a process that no launcher of ours
+started, saying anything is a no-op.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ Phase = Literal["running", "joining", "joined", "failed", "finished", "finished_
 """``running``: the script has begun; ``joining`` and ``joined``: before and after the strategy is
 made; ``failed``: ``error.json`` is written; ``finished``: the script has ended, its cluster
 formed; ``finished_without_joining``: the script has ended without ever joining the cluster."""
+Word = Phase | Literal["afresh", "alive", "step"]
+"""``afresh``: this worker begins again in an interpreter of its own; the reason follows.
+``alive``: it goes on; ``step``: likewise, and the number of steps that are done follows."""
 
 _pipe: int | None = None
 _pid: int | None = None
@@ -31,8 +35,9 @@ def is_the_worker() -> bool:
     return _pid == os.getpid()
 
 
-def say(phase: Phase) -> None:
-    """Tell the launcher, if there is one, that this worker has reached `phase`."""
+def say(word: Word, rest: str = "") -> None:
+    """Tell the launcher, if there is one, one thing about this worker."""
     if _pipe is not None and is_the_worker():
+        line = " ".join(f"{word} {rest}".split())
         with contextlib.suppress(OSError):  # the launcher is gone; the kernel ends this worker too
-            os.write(_pipe, f"{phase}\n".encode())
+            os.write(_pipe, f"{line}\n".encode("utf-8", "replace"))

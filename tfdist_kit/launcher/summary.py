@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,14 +29,25 @@ _SIGNAL_HINTS: Mapping[int, str] = {
 
 
 def summarise(
-    plan: RunPlan, supervisor: Supervisor, failures: Mapping[int, Failure], outcome: Outcome
+    plan: RunPlan,
+    supervisor: Supervisor,
+    failures: Mapping[int, Failure],
+    outcome: Outcome,
+    places: Sequence[str] = (),
 ) -> str:
     """Describe a finished run for a person.
+
+    Args:
+        plan: What was started.
+        supervisor: Its final state.
+        failures: What failed workers recorded, by rank.
+        outcome: What it amounts to.
+        places: Where the workers were before they were ended, a line each.
 
     Returns:
         Several lines without a final newline; one line for a run that went well.
     """
-    return "\n".join(map(shorten, _Story(plan, supervisor, failures, outcome).lines()))
+    return "\n".join(map(shorten, _Story(plan, supervisor, failures, outcome, places).lines()))
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,7 @@ class _Story:
     supervisor: Supervisor
     failures: Mapping[int, Failure]
     outcome: Outcome
+    places: Sequence[str]
 
     def lines(self) -> Iterator[str]:
         seconds = f"{self.outcome.seconds:.1f} s"
@@ -54,6 +66,9 @@ class _Story:
             yield f"done: {workers} in {seconds}; logs in {self.plan.run_dir}"
             return
         yield f"FAILED with exit code {self.outcome.exit_code} after {seconds}: {self._headline()}"
+        if self.places:
+            yield "--- where the workers were (all of it in each rank's stacks.txt)"
+            yield from self.places
         yield from self._details()
         yield f"logs in {self.plan.run_dir}"
 
@@ -67,6 +82,9 @@ class _Story:
                 return f"tfdist received {signal.Signals(cause.signum).name}"
             case Why.TIME_LIMIT:
                 return f"the time limit of {self.plan.deadlines.total:g} s was over (--timeout)"
+            case Why.STALLED:
+                limit = f"{self.plan.deadlines.stall:g} s (--stall-timeout)"
+                return f"no sign of life came from {names} for {limit}"
             case Why.NOT_STARTED:
                 return (
                     f"{names} did not join the cluster within {self.plan.deadlines.start:g} s of "

@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from tfdist_kit import _first_use, _frames
-from tfdist_kit.launcher import failure, ports, report
+from tfdist_kit.launcher import failure, ports, report, stack_dump
 
 _OWN_FILES = (__file__, importlib.machinery.__file__, "<frozen importlib")
 _HIGH = 4096
@@ -214,6 +214,8 @@ def main(alive_fd: str, report_fd: str, rank_dir: str, kind: str, target: str) -
     die_with_launcher(_out_of_the_way(int(alive_fd)))
     report.open_pipe(int(report_fd))
     faulthandler.enable()
+    with contextlib.suppress(OSError):  # its run folder cannot be written
+        stack_dump.answer(_out_of_the_way(stack_dump.open_file(rank_dir)))
     with contextlib.suppress(AttributeError):  # a line at a time, though stdout is a pipe
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     report.say("running")
