@@ -52,6 +52,26 @@ def test_as_json(tmp_path: Path, run: Command) -> None:
     assert any(frame["file"].endswith("train.py") for frame in thread["frames"])
 
 
+def test_a_program_that_works_is_asked_in_the_way_that_disturbs_nothing(tmp_path: Path) -> None:
+    """C code that reads the stacks of running threads has crashed one in a hundred times."""
+    busy = (
+        "import threading, time\n"
+        "def work():\n"
+        "    while True: sum(range(100))\n"
+        "for _ in range(3): threading.Thread(target=work, daemon=True).start()\n"
+    )
+    name = script(tmp_path, busy + WAIT)
+    with Command(["run", "-n", "1", "--log-dir", "logs", name], tmp_path) as command:
+        command.wait_for(tmp_path / "up-0")
+        data = json.loads(tfdist("stacks", "--json", "logs", folder=tmp_path).out)
+        (tmp_path / "go").touch()
+        assert command.result().code == 0
+    [rank] = data["ranks"]
+    assert [thread["frames"][0]["function"] for thread in rank["threads"]][-1] == "tell"
+    assert len(rank["threads"]) == 4
+    assert rank["where"].startswith("is busy at train.py:7: while not")
+
+
 def test_a_run_that_is_over(tmp_path: Path) -> None:
     assert tfdist("run", "--log-dir", "logs", script(tmp_path, ""), folder=tmp_path).code == 0
     result = tfdist("stacks", "logs", folder=tmp_path)

@@ -48,7 +48,7 @@ DIFFERENT = "the ranks are at different places: "
                 "0 waits for its peers in the strategy's constructor, "
                 "called from /home/me/train.py:6",
                 "1 is at /home/me/train.py:5",
-                DIFFERENT + "rank 0 needs every rank to take part, and rank 1 does not",
+                DIFFERENT + "rank 0 needs every rank to take part, and rank 1 is not there",
             ],
         ),
         (
@@ -56,7 +56,7 @@ DIFFERENT = "the ranks are at different places: "
             [
                 "0 is at /home/me/train.py:18",
                 "1 waits in a tf.function, called from /home/me/train.py:13",
-                DIFFERENT + "rank 1 needs every rank to take part, and rank 0 does not",
+                DIFFERENT + "rank 1 needs every rank to take part, and rank 0 is not there",
             ],
         ),
         (
@@ -64,7 +64,7 @@ DIFFERENT = "the ranks are at different places: "
             [
                 "0 is at /home/me/train.py:11",
                 "1 waits for its peers in reduce, called from /home/me/train.py:8",
-                DIFFERENT + "rank 1 needs every rank to take part, and rank 0 does not",
+                DIFFERENT + "rank 1 needs every rank to take part, and rank 0 is not there",
             ],
         ),
         (
@@ -72,7 +72,7 @@ DIFFERENT = "the ranks are at different places: "
             [
                 "0 is at /home/me/train.py:7",
                 "1 waits for its peers in a collective, called from /home/me/train.py:9",
-                DIFFERENT + "rank 1 needs every rank to take part, and rank 0 does not",
+                DIFFERENT + "rank 1 needs every rank to take part, and rank 0 is not there",
             ],
         ),
         (
@@ -80,7 +80,7 @@ DIFFERENT = "the ranks are at different places: "
             [
                 "0 is at /home/me/train.py:13",
                 "1 waits in fit, called from /home/me/train.py:15",
-                DIFFERENT + "rank 1 needs every rank to take part, and rank 0 does not",
+                DIFFERENT + "rank 1 needs every rank to take part, and rank 0 is not there",
             ],
         ),
     ],
@@ -164,8 +164,15 @@ def test_ranks_that_did_not_tell() -> None:
         "0 did not tell: its process is stopped",
         "1 waits in a tf.function, called from /home/me/train.py:13",
         "2 waits in a tf.function, called from /home/me/train.py:13",
-        f"{DIFFERENT}ranks 1, 2 need every rank to take part, and rank 0 does not",
+        f"{DIFFERENT}ranks 1, 2 need every rank to take part, and rank 0 is not there",
     )
+
+
+def test_an_evaluator_is_expected_in_no_collective() -> None:
+    waits = where_is(parse(real("tf_function", 1)))
+    evaluator = Located(2, "2", where_is(parse(dump(("/me/a.py", 3, "f")))), joins=False)
+    lines = explain.explain([Located(0, "0", waits), Located(1, "1", waits), evaluator])
+    assert lines[2:] == ("2 is at /me/a.py:3", "all ranks are at the same place")
 
 
 def test_what_is_not_understood_is_passed_over() -> None:

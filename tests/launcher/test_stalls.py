@@ -159,6 +159,7 @@ def test_sigquit_tells_where_the_workers_are_and_the_run_goes_on() -> None:
     history = running().all_join(1).at(3, Signalled(SIGQUIT)).at(3.5, Dumped())
     history.at(5, Signalled(SIGQUIT)).at(8)
     assert dumps(history) == [3, 5]
+    assert (3, Dump("SIGQUIT was received", is_last=False)) in history.actions
     assert explanations(history) == [(3.5, True), (7, True)]
     assert history.kills() == []
     assert history.at(9, Exited(0, 0), Exited(1, 0)).outcome().exit_code == 0
@@ -173,3 +174,4 @@ def test_the_time_limit_and_an_absent_worker_are_explained_too() -> None:
     limited = running(deadlines=Deadlines(total=5)).all_join(1).at(5)
     absent = running(deadlines=Deadlines(start=5)).at(1, Listening(0)).at(6)
     assert (dumps(limited), dumps(absent)) == ([5], [6])
+    assert (5, Dump("the time limit of 5 s is over", is_last=True)) in limited.actions

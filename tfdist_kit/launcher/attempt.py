@@ -240,8 +240,8 @@ class Attempt:
                     self._kill(rank, signum)
                 case Tell(text):
                     self._say(text)
-                case Dump(reason):
-                    self._collection = stacks.Collection(self._targets(), reason)
+                case Dump(reason, is_last):
+                    self._collection = stacks.Collection(self._targets(), reason, is_last=is_last)
                 case Explain(aloud):
                     self._explain(aloud)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tfdist_kit import _frames
+from tfdist_kit.launcher import stack_dump
 from tfdist_kit.launcher.stack_text import Frame, Thread, main_thread
 
 _LAUNCHER = os.path.join(os.path.dirname(__file__), "")
@@ -135,11 +136,13 @@ def _is_launchers(frame: Frame) -> bool:
 
 
 def _without_launcher(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """The calls that the script made: those inside of the launcher's own, which come last."""
-    end = len(frames)
-    while end and (_is_launchers(frames[end - 1]) or frames[end - 1].file.startswith("<")):
+    """The calls that the script made: without our handler inside, and our `worker` around them."""
+    begin, end = 0, len(frames)
+    while begin < end and frames[begin].file == stack_dump.__file__:
+        begin += 1
+    while begin < end and (_is_launchers(frames[end - 1]) or frames[end - 1].file.startswith("<")):
         end -= 1
-    return frames[:end]
+    return frames[begin:end]
 
 
 def _is_users(frame: Frame) -> bool:
@@ -166,12 +169,14 @@ class Located:
         name: How messages call it.
         where: Its place; None when its stacks could not be had.
         trouble: Why not.
+        joins: Whether it takes part in the cluster's collectives.
     """
 
     rank: int
     name: str
     where: Where | None
     trouble: str = ""
+    joins: bool = True
 
 
 def explain(ranks: Sequence[Located]) -> tuple[str, ...]:
@@ -181,7 +186,7 @@ def explain(ranks: Sequence[Located]) -> tuple[str, ...]:
         One line per rank, and one more when several ranks are known.
     """
     lines = [f"{rank.name} {rank.where or f'did not tell: {rank.trouble}'}" for rank in ranks]
-    return (*lines, *_together(ranks))
+    return (*lines, *_together([rank for rank in ranks if rank.joins]))
 
 
 def _together(ranks: Sequence[Located]) -> Iterable[str]:
@@ -190,15 +195,14 @@ def _together(ranks: Sequence[Located]) -> Iterable[str]:
         return
     waiting = [rank.rank for rank, where in known if where.doing.waits]
     others = [rank.rank for rank in ranks if rank.rank not in waiting]
-    if waiting and others:
+    if len(known) == len(ranks) and len({where.place for _, where in known}) == 1:
+        yield "all ranks are at the same place"
+    elif waiting and others:
         need = "needs" if len(waiting) == 1 else "need"
         yield (
             f"the ranks are at different places: {_ranks(waiting)} {need} every rank to take part, "
-            f"and {_ranks(others)} {'does' if len(others) == 1 else 'do'} not"
+            f"and {_ranks(others)} {'is' if len(others) == 1 else 'are'} not there"
         )
-    elif len({(where.place, where.callee) for _, where in known}) == 1:
-        if len(known) == len(ranks):
-            yield "all ranks are at the same place"
     elif waiting:
         yield (
             "the ranks wait at different places: each needs all of them to make the same calls in "

@@ -21,10 +21,11 @@ def targets(run_dir: Path) -> list[stacks.Target]:
     Raises:
         UsageError: It is no run folder, or its run is over.
     """
-    if not (run_dir / "plan.json").is_file():
+    if not os.path.isfile(run_dir / "plan.json"):
         raise UsageError(
             f"{run_dir} is not the folder of a run",
-            hint="name the folder that was given to --log-dir, or the one in TFDIST_RUN_DIR",
+            hint="name the folder given to --log-dir, or the one that `tfdist run` names when it "
+            "ends, as the user who started the run",
         )
     if not _is_live(run_dir):
         raise UsageError(
@@ -40,10 +41,7 @@ def _is_live(run_dir: Path) -> bool:
     try:
         descriptor = temp.lock(run_dir)
     except OSError as error:
-        raise UsageError(
-            f"the run folder {run_dir} cannot be read: {error}",
-            hint="ask as the user who started the run",
-        ) from error
+        raise UsageError(f"the run folder {run_dir} cannot be read: {error}") from error
     if descriptor is not None:
         os.close(descriptor)
     return descriptor is None

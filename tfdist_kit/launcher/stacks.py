@@ -3,8 +3,9 @@
     Target -> Collection: a signal to each process -> its stacks.txt grows, and stops growing
            -> answers (the stacks, or why there are none) -> explain
 
-A signal goes only to a process that is surely the worker and has a handler for it (see
-`stack_dump`): without one it would be the end of the process. Nothing is traced or stopped.
+A worker is asked in the way that disturbs nothing, and in another if it does not answer. A signal
+goes only to a process that is surely the worker and has a handler for it (see `stack_dump`):
+without one it would be the end of the process. Nothing is traced or stopped.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from typing import Any
 
 from tfdist_kit.launcher import proc, stack_text
 from tfdist_kit.launcher.explain import Located, explain, where_is
-from tfdist_kit.launcher.stack_dump import FILE_NAME, SIGNUM
+from tfdist_kit.launcher.stack_dump import ALL, CAN_BE_ASKED, FILE_NAME, MAIN, WHEN_IT_CAN
 
 DEADLINE = 2.0
 POLL = 0.02
 SETTLED = 0.1
+PATIENCE = 0.5
 LARGEST = 4 * 1024 * 1024
 BUSY = 0.15
 _HAS_ENDED = "its process has ended"
@@ -40,6 +42,7 @@ class Target:
         folder: Where its records lie.
         pid: Its process; None when that has ended.
         start_time: When the process started (see `proc.start_time`), by which it is known.
+        joins: Whether it takes part in the cluster's collectives.
     """
 
     rank: int
@@ -47,6 +50,7 @@ class Target:
     folder: Path
     pid: int | None
     start_time: int | None
+    joins: bool = True
 
 
 def target_of(folder: Path, status: Mapping[str, Any]) -> Target:
@@ -60,7 +64,14 @@ def target_of(folder: Path, status: Mapping[str, Any]) -> Target:
     lives = status.get("state") != "exited"
     pid, started = status.get("pid"), status.get("start_time")
     known = lives and isinstance(pid, int) and isinstance(started, int) and pid > 0
-    return Target(rank, f"rank {rank} ({task})", folder, pid if known else None, started)
+    return Target(
+        rank=rank,
+        name=f"rank {rank} ({task})",
+        folder=folder,
+        pid=pid if known else None,
+        start_time=started,
+        joins=not task.startswith("evaluator:"),
+    )
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,8 @@ class Answer:
     def located(self) -> Located:
         """Where the worker is."""
         where = where_is(self.threads, busy=self.busy) if self.text else None
-        return Located(self.target.rank, self.target.name, where, self.trouble)
+        target = self.target
+        return Located(target.rank, target.name, where, self.trouble, joins=target.joins)
 
 
 class Collection:
@@ -96,13 +108,14 @@ class Collection:
     Args:
         targets: Who is asked.
         reason: Why, for the file that the stacks are kept in.
+        is_last: Whether the workers are ended then: whatever it takes is done to get all stacks.
     """
 
-    def __init__(self, targets: Iterable[Target], reason: str) -> None:
-        self._asked = [_Asked(target, reason) for target in targets]
+    def __init__(self, targets: Iterable[Target], reason: str, *, is_last: bool = False) -> None:
+        self._asked = [_Asked(target, reason, is_last) for target in targets]
 
     def is_complete(self) -> bool:
-        """Whether every worker has answered, or is known not to."""
+        """Whether every worker has answered, or is known not to; asks again where that helps."""
         now = time.monotonic()
         pending = [asked for asked in self._asked if not asked.is_done(now)]
         return not pending
@@ -113,62 +126,75 @@ class Collection:
 
 
 class _Asked:
-    """One worker that is being asked."""
+    """One worker that is being asked, in one way after the other (see `stack_dump`)."""
 
-    def __init__(self, target: Target, reason: str) -> None:
+    def __init__(self, target: Target, reason: str, is_last: bool) -> None:
         self._target = target
+        self._is_last = is_last
         self._path = target.folder / FILE_NAME
         self._begin = self._size = 0
-        self._changed_at = self._asked_at = time.monotonic()
-        self._cpu = 0.0
+        self._asked_at = self._sent_at = self._changed_at = time.monotonic()
+        self._sent = 0
+        self._cpu = proc.cpu_seconds(target.pid) if target.pid is not None else 0.0
         self._is_done = False
-        self.trouble = self._ask(reason)
+        self._trouble = self._ask(reason)
 
     def _ask(self, reason: str) -> str:
-        """Send the signal; tells why not."""
-        pid, signum = self._target.pid, SIGNUM
-        if pid is None or signum is None:
-            return _HAS_ENDED if pid is None else "this system has no real-time signals"
-        with contextlib.ExitStack() as stack:
-            try:
-                pidfd = os.pidfd_open(pid)  # from here on, the number cannot be somebody else's
-                stack.callback(os.close, pidfd)
-                if proc.start_time(pid) != self._target.start_time:
-                    return _HAS_ENDED
-                if trouble := proc.why_deaf(pid, signum):
-                    return trouble
-                self._begin = self._size = _write_header(self._path, self._target, reason)
-                self._cpu = proc.cpu_seconds(pid)
-                signal.pidfd_send_signal(pidfd, signum)
-            except ProcessLookupError:
-                return _HAS_ENDED
-            except (AttributeError, OSError) as error:  # no pidfd; not allowed; no room
-                return f"it cannot be asked: {error}"
-        return ""
+        """Begin; tells why not."""
+        if self._target.pid is None:
+            return _HAS_ENDED
+        ways = (WHEN_IT_CAN, MAIN)
+        deaf = [_why_not(self._target, way) for way in ways]
+        if all(deaf):
+            return deaf[-1]
+        try:
+            self._begin = _write_header(self._path, self._target, reason)
+        except OSError as error:
+            return f"its stacks cannot be kept: {error}"
+        return self._send(next(way for way, trouble in zip(ways, deaf, strict=True) if not trouble))
+
+    def _send(self, signum: int) -> str:
+        self._sent, self._sent_at = signum, time.monotonic()
+        self._size = _size(self._path)
+        self._sent_size = self._size
+        return _send(self._target, signum)
 
     def is_done(self, now: float) -> bool:
-        if self.trouble or self._is_done:
+        """Whether nothing more will come."""
+        if self._trouble or self._is_done:
             return True
         size = _size(self._path)
         if size != self._size:
             self._size, self._changed_at = size, now
-        elif size > self._begin:
-            self._is_done = now - self._changed_at >= SETTLED
-        elif self._target.pid is None or proc.start_time(self._target.pid) is None:
-            self.trouble = _HAS_ENDED
-        return self._is_done or bool(self.trouble)
+        elif size > self._sent_size:
+            if now - self._changed_at >= SETTLED:
+                self._on_answer()
+        elif now - self._sent_at >= PATIENCE:
+            self._on_no_answer()
+        return self._is_done or bool(self._trouble)
+
+    def _on_answer(self) -> None:
+        """All threads have told, or the main thread, which is what matters most."""
+        if self._sent != MAIN or not self._is_last or self._send(ALL):
+            self._is_done = True
+
+    def _on_no_answer(self) -> None:
+        if self._sent == WHEN_IT_CAN:
+            self._trouble = self._send(MAIN)  # it is stuck in native code
+        elif self._sent == ALL:
+            self._is_done = True
+        elif proc.start_time(self._target.pid or 0) != self._target.start_time:
+            self._trouble = _HAS_ENDED
 
     def answer(self) -> Answer:
-        text = "" if self.trouble else _read(self._path, self._begin)
-        if not text and not self.trouble:
-            self.trouble = "it has not answered in time"
-        return Answer(self._target, text, self.trouble, self._is_busy())
+        """What has come so far."""
+        text = "" if self._trouble else _read(self._path, self._begin)
+        trouble = self._trouble or ("" if text else "it has not answered in time")
+        return Answer(self._target, text, trouble, bool(text) and self._is_busy())
 
     def _is_busy(self) -> bool:
-        if self.trouble or self._target.pid is None:
-            return False
         elapsed = time.monotonic() - self._asked_at
-        used = proc.cpu_seconds(self._target.pid) - self._cpu
+        used = proc.cpu_seconds(self._target.pid or 0) - self._cpu
         return used > BUSY * elapsed
 
 
@@ -192,6 +218,36 @@ def tidy(folder: Path) -> None:
     with contextlib.suppress(OSError):
         if path.stat().st_size == 0:
             path.unlink()
+
+
+def _why_not(target: Target, signum: int) -> str:
+    """Why a worker's process cannot be sent a signal."""
+    if not CAN_BE_ASKED:
+        return "this system has no real-time signals"
+    if target.pid is None or proc.start_time(target.pid) != target.start_time:
+        return _HAS_ENDED
+    return proc.why_deaf(target.pid, signum)
+
+
+def _send(target: Target, signum: int) -> str:
+    """Send a signal to a worker's process, and to no other; tells why not."""
+    try:
+        pidfd = os.pidfd_open(target.pid or 0)
+    except ProcessLookupError:
+        return _HAS_ENDED
+    except (AttributeError, OSError) as error:
+        return f"it cannot be asked: {error}"
+    try:  # from here on, the number cannot have become somebody else's
+        if trouble := _why_not(target, signum):
+            return trouble
+        signal.pidfd_send_signal(pidfd, signum)
+    except ProcessLookupError:
+        return _HAS_ENDED
+    except OSError as error:
+        return f"it cannot be asked: {error}"
+    finally:
+        os.close(pidfd)
+    return ""
 
 
 def _write_header(path: Path, target: Target, reason: str) -> int:

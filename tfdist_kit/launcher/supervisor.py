@@ -109,9 +109,15 @@ class Tell:
 
 @dataclass(frozen=True)
 class Dump:
-    """Ask every worker for the stacks of its threads, for `reason`."""
+    """Ask every worker for the stacks of its threads.
+
+    Attributes:
+        reason: Why.
+        is_last: Whether the workers are ended then.
+    """
 
     reason: str
+    is_last: bool
 
 
 @dataclass(frozen=True)
@@ -399,7 +405,7 @@ class Supervisor:
     def _dump(self, reason: str, now: float) -> None:
         if self._dump_ends is None:  # else one that has just been asked for will do
             self._dump_ends = now + DUMP_SECONDS
-            self._actions.append(Dump(reason))
+            self._actions.append(Dump(reason, is_last=self.state is State.DUMPING))
 
     def _on_dumped(self, now: float) -> None:
         if self._dump_ends is None:
