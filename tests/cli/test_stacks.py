@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Command, script, tfdist
+from tests.launcher.test_the_end import GIL_HOLDER
 
 WAIT = (
     "import os, time\n"
@@ -70,6 +71,17 @@ def test_a_program_that_works_is_asked_in_the_way_that_disturbs_nothing(tmp_path
     assert [thread["frames"][0]["function"] for thread in rank["threads"]][-1] == "tell"
     assert len(rank["threads"]) == 4
     assert rank["where"].startswith("is busy at train.py:7: while not")
+
+
+def test_a_worker_that_is_stuck_in_native_code_tells_and_goes_on(tmp_path: Path) -> None:
+    name = script(tmp_path, f"open('up-0', 'w').close()\n{GIL_HOLDER}\n")
+    with Command(["run", "-n", "1", "--log-dir", "logs", name], tmp_path) as command:
+        command.wait_for(tmp_path / "up-0")
+        for _ in range(2):
+            result = tfdist("stacks", "logs", folder=tmp_path)
+            assert result.code == 0
+            assert "is busy in match, called from train.py:2: import re;" in result.out
+        assert command.process.poll() is None
 
 
 def test_a_run_that_is_over(tmp_path: Path) -> None:

@@ -184,6 +184,10 @@ def test_what_is_not_understood_is_passed_over() -> None:
         "Thread 0x2 (most recent call first):\n"
         "  <no Python frame>\n"
     )
+    [alone] = parse(
+        dump(("/me/a.py", 3, "f")).replace("Current thread 0x00007fc72ce15b80", "Stack")
+    )
+    assert alone.frames == (Frame("/me/a.py", 3, "f"),)
     named, empty = parse(text)
     assert named.frames == (Frame("/mä/€.py", 0, "中"),)
     assert empty.frames == ()

@@ -1,7 +1,7 @@
 """Reads what Python's faulthandler writes.
 
 Its text is the same since Python 3.10: threads, the newest first, each with its calls, the
-innermost first. From 3.14 on a thread has a name as well.
+innermost first. From 3.14 on a thread has a name as well. One thread alone is just a "Stack".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
+_THREAD = re.compile(r"(Current thread|Thread|Stack)\b.* ?\(most recent call first\):$")
 _FRAME = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)$')
 _CUT = "  ..."
 _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
@@ -51,7 +51,7 @@ def parse(text: str) -> tuple[Thread, ...]:
     threads: list[Thread] = []
     for line in text.splitlines():
         if found := _THREAD.match(line):
-            threads.append(Thread((), took_the_signal=found[1] == "Current thread"))
+            threads.append(Thread((), took_the_signal=found[1] != "Thread"))
         elif threads:
             threads[-1] = _with_line(threads[-1], line)
     return tuple(threads)
