@@ -28,7 +28,7 @@ POLL = 0.02
 SETTLED = 0.1
 PATIENCE = 0.5
 LARGEST = 4 * 1024 * 1024
-BUSY = 0.15
+BUSY = 0.1
 _HAS_ENDED = "its process has ended"
 
 
