@@ -90,6 +90,7 @@ def test_the_readmes_program_trains_on_two_workers_and_alone(tmp_path: Path) -> 
 # What the pages leave out before each of their Python examples, which build on each other.
 LEFT_OUT = {
     "docs/strategy.md": ["import tfdist_kit\n"],
+    "docs/hangs.md": ["import tfdist_kit\n"],
     "docs/keras.md": [""],
     "docs/restarts.md": [""],
     "docs/tf_config.md": [""],

@@ -217,6 +217,22 @@ def train_tf_keras() -> Any:
     return {**numbers(model, fitted), "predict": model.predict(batches(32), verbose=0).tolist()}
 
 
+def check_progress() -> list[str]:
+    """What the launcher hears of a training and of an evaluation."""
+    from tfdist_kit.launcher import report
+
+    reader, writer = os.pipe()
+    report.open_pipe(writer)
+    model = classifier(start(), steps_per_execution=2)
+    model.fit(batches(64), epochs=3, verbose=0)
+    heard = ""
+    while "step 12\n" not in heard:
+        heard += os.read(reader, 4096).decode()
+    model.evaluate(batches(64), verbose=0)
+    heard += os.read(reader, 4096).decode()
+    return heard.split()
+
+
 def check_stock_keras() -> str:
     from tfdist_kit.adapters.keras import disable_multi_worker
 
@@ -364,6 +380,13 @@ def test_the_logs_of_an_own_train_step_are_averaged() -> None:
 def test_tf_keras_needs_no_help() -> None:
     reference, result = both("train_tf_keras")
     assert_close(result, reference)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_batch_is_reported_as_progress(workers: int) -> None:
+    for heard in run_workers(f"{HERE}:check_progress", workers=workers):
+        assert "12" in heard  # three epochs of four batches
+        assert heard[-1] == "alive"  # batches that do not train are not counted
 
 
 def test_stock_keras_fails() -> None:

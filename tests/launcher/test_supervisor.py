@@ -9,6 +9,7 @@ import pytest
 from tests.launcher.histories import History
 from tfdist_kit.launcher.plan import Deadlines
 from tfdist_kit.launcher.supervisor import (
+    Dumped,
     Exited,
     Listening,
     NotStarted,
@@ -94,7 +95,8 @@ def test_a_failed_worker_that_does_not_leave_is_ended_and_keeps_its_own_code() -
 
 
 def test_time_limit() -> None:
-    history = History(deadlines=Deadlines(total=60, grace=5)).all_join(1).at(70)
+    history = History(deadlines=Deadlines(total=60, grace=5)).all_join(1)
+    history.at(60).at(60, Dumped()).at(70)
     assert history.kills() == [
         (60, 0, SIGTERM),
         (60, 1, SIGTERM),
@@ -106,7 +108,8 @@ def test_time_limit() -> None:
 
 
 def test_a_worker_that_does_not_join_is_named() -> None:
-    history = History(deadlines=Deadlines(start=30)).at(4, Listening(0)).at(40)
+    history = History(deadlines=Deadlines(start=30)).at(4, Listening(0)).at(34)
+    history.at(34, Dumped()).at(40)
     cause = history.supervisor.cause
     assert cause is not None
     assert (cause.why, cause.ranks) == (Why.NOT_STARTED, (1,))

@@ -9,8 +9,9 @@ do. ``enable_multi_worker()`` replaces these two steps::
         -> average the logs of one execution             (one all-reduce for all of them)
         -> metrics of the epoch, weights, history        (Keras and TensorFlow, unchanged)
 
-It never touches losses, gradients, metrics or data, and leaves every other strategy to the
-original code. Keras' private names are looked up in ``_plan`` alone.
+Under `tfdist run`, each batch is also reported as progress. Losses, gradients, metrics and data are
+never touched, and every other strategy is left to the original code. Keras' private names are
+looked up in ``_plan`` alone.
 
 With the same number of examples on each replica, the weights, loss, metrics and history are those
 of one process that trains on the whole batch, up to rounding. By design of Keras they differ in
@@ -30,6 +31,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfdist_kit._errors import MissingDependencyError, StrategyError, UnsupportedVersionError
+from tfdist_kit.launcher import progress
 
 __all__ = ["disable_multi_worker", "enable_multi_worker", "is_enabled"]
 
@@ -193,6 +195,8 @@ def _average_logs(original: Any, spans_workers: Callable[[Any], bool]) -> Any:
     @functools.wraps(original)
     def make_function(self: Any, step_function: Any) -> Any:
         function = original(self, step_function)
+        trains = step_function == self.train_step
+        function = progress.reporting(function, self.steps_per_execution if trains else None)
         strategy = self.distribute_strategy
         if not spans_workers(strategy):
             return function

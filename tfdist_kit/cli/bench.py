@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tfdist_kit._errors import UsageError
-from tfdist_kit.bench import contest, death, memory, startup
 
 WHAT = ("startup", "death", "memory")
 
@@ -54,6 +53,8 @@ def execute(args: argparse.Namespace) -> int:
         wrong = f"cannot measure {', '.join(sorted(unknown))}" if unknown else "--rounds is below 1"
         raise UsageError(wrong, hint=f"tfdist bench [--rounds N] [{'|'.join(WHAT)}]")
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    from tfdist_kit.bench import contest  # here, since every other command would pay for it
+
     with tempfile.TemporaryDirectory(prefix="tfdist-bench-") as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         print(contest.HEAD, flush=True)
@@ -63,6 +64,8 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _rows(args: argparse.Namespace, folder: Path) -> Iterator[str]:
+    from tfdist_kit.bench import death, memory, startup
+
     wanted = args.what or WHAT
     if "startup" in wanted:
         for one in startup.contests(folder, args.workers):

@@ -43,6 +43,7 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "evaluator-timeout": NUMBER,
     "max-restarts": int,
     "restart-delay": NUMBER,
+    "stall-timeout": NUMBER,
 }
 _ITEMS: Mapping[str, type] = {"args": str, "env": str, "rank-filter": int}
 

@@ -43,13 +43,16 @@ DEFAULTS: Mapping[str, Any] = {
     "evaluator_timeout": Deadlines.evaluator,
     "max_restarts": RestartWish.limit,
     "restart_delay": RestartWish.delay,
+    "stall_timeout": None,
 }
 EPILOG = """\
 Ranks count the chief first, then the workers, then the evaluator. A deadline of 0 seconds for
---timeout, --start-timeout or --evaluator-timeout is no deadline.
+--timeout, --start-timeout, --evaluator-timeout or --stall-timeout is no deadline.
 
 Exit code: 0 when every worker ended well; else that of the worker that failed first (128+N if
 signal N ended it); 124 when a time limit was over; 130 after Ctrl-C; 2 for wrong usage.
+
+Ctrl-\\ tells where every worker is, and the run goes on; so does `tfdist stacks RUN_DIR`.
 """
 
 
@@ -123,6 +126,7 @@ def _add_deadline_options(group: Any) -> None:
         "drain": "for the peers of a failed worker to end by themselves (default: 5)",
         "grace": "between SIGTERM and SIGKILL (default: 5)",
         "evaluator-timeout": "for the evaluator to end after training (default: 60)",
+        "stall-timeout": "for a worker without output or progress (default: none)",
     }
     for name, text in options.items():
         group.add_argument(f"--{name}", type=float, metavar="SECONDS", help=text)
@@ -215,6 +219,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
             drain=options["drain"],
             grace=options["grace"],
             evaluator=options["evaluator_timeout"] or None,
+            stall=options["stall_timeout"] or None,
         ),
         restarts=RestartWish(options["max_restarts"], options["restart_delay"]),
         console=ConsoleWish(

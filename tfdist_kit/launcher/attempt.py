@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tfdist_kit.launcher import failure, ports, signals
+from tfdist_kit.launcher import failure, ports, proc, signals, stacks
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.outcome import Outcome, conclude
 from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
@@ -25,11 +25,16 @@ from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
 from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.spawn import Birth, Spawner, WorkerProcess
 from tfdist_kit.launcher.supervisor import (
+    Alive,
+    Dump,
+    Dumped,
     Exited,
+    Explain,
     Kill,
     Listening,
     Message,
     NotStarted,
+    Progress,
     Release,
     Said,
     Signalled,
@@ -46,6 +51,7 @@ _LONGEST_WAIT = 3600.0
 _JOIN_POLL = 0.2
 _NO_PIDFD_POLL = 0.05
 _FULL_CONSOLE_POLL = 0.02
+_ALIVE_INTERVAL = 0.1
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class Finished:
     supervisor: Supervisor
     failures: Mapping[int, Failure]
     outcome: Outcome
+    places: tuple[str, ...] = ()
 
 
 class Attempt:
@@ -93,6 +100,11 @@ class Attempt:
         self._said: set[str] = set()
         self._paused = False
         self._next_look = 0.0
+        self._ranks: dict[int, int] = {}
+        self._alive_at: dict[int, float] = {}
+        self._status: dict[int, dict[str, object]] = {}
+        self._collection: stacks.Collection | None = None
+        self._places: tuple[str, ...] = ()
         self._selector = selectors.DefaultSelector()
         now = time.monotonic()
         self._supervisor = Supervisor(plan.workers, plan.deadlines, now, run_started)
@@ -128,7 +140,8 @@ class Attempt:
             worker.folder.mkdir()
             process = self._spawner.spawn(self._birth(worker))
             self._processes.append(process)
-            self._note(worker.rank, "started", pid=process.pid)
+            started = proc.start_time(process.pid)
+            self._note(worker.rank, "started", pid=process.pid, start_time=started)
             self._watch(worker, process)
             self._step(wait=False)
         for worker in self._plan.workers[len(self._processes) :]:
@@ -143,7 +156,8 @@ class Attempt:
         for stream in _STREAM_FDS:
             fd = process.fds[stream]
             self._logs[fd] = self._open_log(worker, stream)
-            self._selector.register(fd, selectors.EVENT_READ, self._on_output)
+            self._ranks[fd] = worker.rank
+            self._selector.register(fd, selectors.EVENT_READ, self._on_readable)
         report_fd = process.fds["report"]
         self._reports[report_fd] = b""
         on_report = partial(self._on_report, worker.rank)
@@ -164,9 +178,13 @@ class Attempt:
 
     def _step(self, *, wait: bool = True) -> None:
         self._pause_output(self._console.is_full)
+        if self._paused:  # it is we who keep them from being heard
+            for worker in self._plan.workers:
+                self._note_life(worker.rank)
         for key, _ in self._selector.select(self._timeout() if wait else 0):
             key.data(key.fd)
         self._look_who_listens()
+        self._look_for_stacks()
         for process in self._processes:
             if process.pidfd is None:
                 self._on_exit(process)
@@ -181,6 +199,8 @@ class Attempt:
             waits.append(_JOIN_POLL)
         if self._paused:
             waits.append(_FULL_CONSOLE_POLL)
+        if self._collection is not None:
+            waits.append(stacks.POLL)
         if any(process.pidfd is None for process in self._processes):
             waits.append(_NO_PIDFD_POLL)
         return min(waits)
@@ -194,7 +214,7 @@ class Attempt:
             if pause:
                 self._selector.unregister(fd)
             else:
-                self._selector.register(fd, selectors.EVENT_READ, self._on_output)
+                self._selector.register(fd, selectors.EVENT_READ, self._on_readable)
 
     def _look_who_listens(self) -> None:
         if time.monotonic() < self._next_look:
@@ -205,6 +225,10 @@ class Attempt:
             self._handle(Listening(ranks[port]))
 
     # What happened
+
+    def _on_readable(self, fd: int) -> None:
+        if self._on_output(fd):
+            self._note_life(self._ranks[fd])
 
     def _on_output(self, fd: int) -> bool:
         """Take what can be read now; tells whether there was anything."""
@@ -218,6 +242,12 @@ class Attempt:
             self._logs.pop(fd).close()
             self._selector.unregister(fd)
         return bool(data)
+
+    def _note_life(self, rank: int) -> None:
+        now = time.monotonic()
+        if now - self._alive_at.get(rank, 0.0) >= _ALIVE_INTERVAL:
+            self._alive_at[rank] = now
+            self._handle(Alive(rank))
 
     def _on_report(self, rank: int, fd: int) -> None:
         data = _read(fd)
@@ -233,6 +263,8 @@ class Attempt:
         if word == "afresh":
             self._note(rank, "afresh", reason=rest)
             self._say_once(f"workers begin again in interpreters of their own: {rest}")
+        elif word in ("alive", "step"):
+            self._handle(Progress(rank, int(rest) if rest else None))
         else:
             self._handle(Said(rank, word))
 
@@ -263,11 +295,38 @@ class Attempt:
                     self._processes[rank].release()
                 case Tell(text):
                     self._say(text)
+                case Dump(reason, is_last):
+                    self._collection = stacks.Collection(self._targets(), reason, is_last=is_last)
+                case Explain(aloud):
+                    self._explain(aloud)
 
     def _kill(self, rank: int, signum: int) -> None:
         if rank < len(self._processes):  # the others have not been started yet, and will not be
             self._folder.event("signal", rank=rank, signum=signum)
             self._processes[rank].send(signum)
+
+    # Where the workers are
+
+    def _targets(self) -> list[stacks.Target]:
+        return [
+            stacks.target_of(worker.folder, self._status[worker.rank])
+            for worker in self._plan.workers
+            if worker.rank in self._status
+        ]
+
+    def _look_for_stacks(self) -> None:
+        if self._collection is not None and self._collection.is_complete():
+            self._handle(Dumped())
+
+    def _explain(self, aloud: bool) -> None:
+        if self._collection is None:
+            return
+        places = stacks.explained(self._collection.answers())
+        self._collection = None
+        if aloud:
+            self._say("\n".join(places))
+        else:
+            self._places = places
 
     # What is written down
 
@@ -277,6 +336,9 @@ class Attempt:
                 self._note(rank, phase)
             case Listening(rank):
                 self._note(rank, "listening")
+            case Progress(rank, step):
+                if step is not None:
+                    self._write_status(rank, step=step)
             case Exited(rank, returncode):
                 self._note(rank, "exited", returncode=returncode)
             case NotStarted(rank):
@@ -286,8 +348,13 @@ class Attempt:
 
     def _note(self, rank: int, state: str, **fields: Any) -> None:
         self._folder.event(state, rank=rank, **fields)
-        status = {"rank": rank, "task": self._plan.workers[rank].task, "state": state, **fields}
-        self._folder.write_status(self._plan.workers[rank].folder, status)
+        self._write_status(rank, state=state, **fields)
+
+    def _write_status(self, rank: int, **fields: object) -> None:
+        worker = self._plan.workers[rank]
+        status = self._status.setdefault(rank, {"rank": rank, "task": worker.task})
+        status.update(fields)
+        self._folder.write_status(worker.folder, status)
 
     def _say(self, text: str) -> None:
         self._console.say(text)
@@ -314,6 +381,8 @@ class Attempt:
             log.close()
         for process in self._processes:
             process.close()
+            stacks.tidy(self._plan.workers[process.rank].folder)
+        self._explain(aloud=False)  # the workers may have ended before it was time to
         self._selector.close()
 
     def _sum_up(self) -> Finished:
@@ -323,7 +392,7 @@ class Attempt:
             if failed is not None:
                 failures[worker.rank] = failed
         outcome = conclude(self._supervisor, failures, time.monotonic())
-        return Finished(self._plan, self._supervisor, failures, outcome)
+        return Finished(self._plan, self._supervisor, failures, outcome, self._places)
 
 
 def _wait_for_the_end(process: WorkerProcess) -> None:

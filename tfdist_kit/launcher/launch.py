@@ -16,6 +16,7 @@ from tfdist_kit.launcher.start_method import StartMethod
 from tfdist_kit.launcher.supervisor import Why
 
 _HURRIED_CONSOLE_WAIT = 1.0
+_IN_A_HURRY = (Why.SIGNAL, Why.TIME_LIMIT, Why.STALLED)
 
 
 def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
@@ -37,7 +38,7 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
         # No worker is left; from here on a signal may end us as it ends any program.
         _tell(ending, folder, console)
         outcome = ending.outcome
-        in_a_hurry = outcome.cause is not None and outcome.cause.why in (Why.SIGNAL, Why.TIME_LIMIT)
+        in_a_hurry = outcome.cause is not None and outcome.cause.why in _IN_A_HURRY
         console.close(_HURRIED_CONSOLE_WAIT if in_a_hurry else None)
     return outcome
 

@@ -112,6 +112,6 @@ def _exit_code(cause: Cause | None, root: _Failed | None) -> int:
         return 128 + cause.signum
     if cause.why is Why.LEFT_EARLY:
         return LEFT_EARLY_EXIT
-    if cause.why in (Why.TIME_LIMIT, Why.NOT_STARTED):
+    if cause.why in (Why.TIME_LIMIT, Why.NOT_STARTED, Why.STALLED):
         return TIME_LIMIT_EXIT
     return root.exit_code if root else 1

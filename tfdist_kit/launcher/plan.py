@@ -39,6 +39,7 @@ class Deadlines:
         drain: For the peers of a failed worker to end by themselves.
         grace: Between SIGTERM and SIGKILL.
         evaluator: For an evaluator to end after the last training worker.
+        stall: How long a worker may give no sign of life.
     """
 
     total: float | None = None
@@ -46,6 +47,7 @@ class Deadlines:
     drain: float = 5.0
     grace: float = 5.0
     evaluator: float | None = 60.0
+    stall: float | None = None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ Phase = Literal["running", "joining", "joined", "failed", "finished", "finished_
 """``running``: the script has begun; ``joining`` and ``joined``: before and after the strategy is
 made; ``failed``: ``error.json`` is written; ``finished``: the script has ended, its cluster
 formed; ``finished_without_joining``: the script has ended without ever joining the cluster."""
-Word = Phase | Literal["afresh"]
-"""``afresh``: this worker begins again in an interpreter of its own; the reason follows."""
+Word = Phase | Literal["afresh", "alive", "step"]
+"""``afresh``: this worker begins again in an interpreter of its own; the reason follows.
+``alive``: it goes on; ``step``: likewise, and the number of steps that are done follows."""
 
 _pipe: int | None = None
 _pid: int | None = None

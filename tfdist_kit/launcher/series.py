@@ -53,6 +53,7 @@ class Ending:
             last.supervisor,
             last.failures,
             self.outcome,
+            places=last.places,
             earlier=self.earlier,
             not_restarted=self.not_restarted,
         )

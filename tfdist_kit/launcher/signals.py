@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Iterator
 
-HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _MANY = 4096
 _LONGEST_POLL = 3600.0
 
@@ -46,13 +46,14 @@ def received(fd: int) -> list[int]:
 
 
 def wait(fd: int, seconds: float) -> int | None:
-    """Wait that long, or until a signal comes; gives the signal."""
+    """Wait that long, or until a signal comes that ends a run; gives the signal."""
     ends = time.monotonic() + seconds
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     while True:
         left = max(0.0, ends - time.monotonic())
-        if poll.poll(1000 * min(left, _LONGEST_POLL)) and (signums := received(fd)):
-            return signums[0]
+        came = received(fd) if poll.poll(1000 * min(left, _LONGEST_POLL)) else []
+        if ending := [signum for signum in came if signum != signal.SIGQUIT]:
+            return ending[0]
         if not left:
             return None

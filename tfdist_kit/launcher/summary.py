@@ -34,23 +34,25 @@ def summarise(
     failures: Mapping[int, Failure],
     outcome: Outcome,
     *,
+    places: Sequence[str] = (),
     earlier: Sequence[str] = (),
     not_restarted: str = "",
 ) -> str:
     """Describe a finished run for a person.
 
     Args:
-        plan: Of the last attempt, as are `supervisor` and `failures`.
+        plan: Of the last attempt, as are `supervisor`, `failures` and `places`.
         supervisor: Its final state.
         failures: What failed workers recorded, by rank.
         outcome: The end of the run.
+        places: Where the workers were before they were ended, a line each.
         earlier: A line for each earlier attempt.
         not_restarted: Why there was no further attempt, if one was allowed in principle.
 
     Returns:
         Several lines without a final newline; one line for a run that went well at once.
     """
-    story = _Story(plan, supervisor, failures, outcome, not_restarted)
+    story = _Story(plan, supervisor, failures, outcome, places, not_restarted)
     return "\n".join(map(shorten, (*earlier, *story.lines())))
 
 
@@ -67,6 +69,7 @@ class _Story:
     supervisor: Supervisor
     failures: Mapping[int, Failure]
     outcome: Outcome
+    places: Sequence[str] = ()
     not_restarted: str = ""
 
     def lines(self) -> Iterator[str]:
@@ -79,6 +82,9 @@ class _Story:
             yield f"done: {workers} in {seconds}; logs in {self.plan.run_dir}"
             return
         yield f"FAILED with exit code {self.outcome.exit_code} after {seconds}: {self.headline()}"
+        if self.places:
+            yield "--- where the workers were (all of it in each rank's stacks.txt)"
+            yield from self.places
         yield from self._details()
         if self.not_restarted:
             yield f"not restarted: {self.not_restarted}"
@@ -94,6 +100,9 @@ class _Story:
                 return f"tfdist received {signal.Signals(cause.signum).name}"
             case Why.TIME_LIMIT:
                 return f"the time limit of {self.plan.deadlines.total:g} s was over (--timeout)"
+            case Why.STALLED:
+                limit = f"{self.plan.deadlines.stall:g} s (--stall-timeout)"
+                return f"no sign of life came from {names} for {limit}"
             case Why.NOT_STARTED:
                 return (
                     f"{names} did not join the cluster within {self.plan.deadlines.start:g} s of "

@@ -4,26 +4,29 @@
 
 ``attempt`` feeds it messages from real processes, tests feed it histories. A run goes through
 
-    running -> draining -> terminating -> killing -> over
+    running -> draining or dumping -> terminating -> killing -> over
 
 A failure starts the draining: the peers of a failed worker may still end by themselves, most with
 an error of their own. Whoever remains is sent SIGTERM, and SIGKILL after the grace period,
-because TensorFlow swallows SIGTERM once a strategy exists. A run in which every worker ends well
-goes from running to over directly.
+because TensorFlow swallows SIGTERM once a strategy exists. A run that hangs is first asked where
+its workers are (dumping). A run in which every worker ends well goes from running to over directly.
 """
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from tfdist_kit.launcher.plan import Deadlines, WorkerPlan
+from tfdist_kit.launcher.silence import Silence
 
 TIME_LIMIT_EXIT = 124
 LEFT_EARLY_EXIT = 1
 LEAVE_WAIT = 5.0
 """How long a worker that has finished is kept for the sake of its peers, in seconds."""
+DUMP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,21 @@ class Said:
 
     rank: int
     phase: str
+
+
+@dataclass(frozen=True)
+class Alive:
+    """A worker's output was read, or is left unread by us: it is not silent."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A worker reported that it goes on; `step` is None when it counts none."""
+
+    rank: int
+    step: int | None
 
 
 @dataclass(frozen=True)
@@ -64,11 +82,16 @@ class Signalled:
 
 
 @dataclass(frozen=True)
+class Dumped:
+    """The stacks that `Dump` asked for are all there, as far as they will come."""
+
+
+@dataclass(frozen=True)
 class Tick:
     """Nothing happened but time."""
 
 
-Message = Said | Listening | Exited | NotStarted | Signalled | Tick
+Message = Said | Alive | Progress | Listening | Exited | NotStarted | Signalled | Dumped | Tick
 
 
 @dataclass(frozen=True)
@@ -93,7 +116,31 @@ class Tell:
     text: str
 
 
-Action = Kill | Release | Tell
+@dataclass(frozen=True)
+class Dump:
+    """Ask every worker for the stacks of its threads.
+
+    Attributes:
+        reason: Why.
+        is_last: Whether the workers are ended then.
+    """
+
+    reason: str
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Make out of the stacks that have come where the workers are.
+
+    Attributes:
+        aloud: Tell the user now, and not only at the end.
+    """
+
+    aloud: bool
+
+
+Action = Kill | Release | Tell | Dump | Explain
 
 
 class State(Enum):
@@ -101,6 +148,7 @@ class State(Enum):
 
     RUNNING = auto()
     DRAINING = auto()
+    DUMPING = auto()
     TERMINATING = auto()
     KILLING = auto()
     OVER = auto()
@@ -113,6 +161,7 @@ class Why(Enum):
     LEFT_EARLY = auto()
     NOT_STARTED = auto()
     TIME_LIMIT = auto()
+    STALLED = auto()
     SIGNAL = auto()
 
 
@@ -166,7 +215,7 @@ class Cause:
 
     Attributes:
         why: The kind of cause.
-        ranks: The ranks concerned: who failed, left early or did not join.
+        ranks: The ranks concerned: who failed, left early, did not join or was silent.
         signum: The signal that the launcher received, for `Why.SIGNAL`.
     """
 
@@ -197,15 +246,21 @@ class Supervisor:
     _phase_ends: float | None = field(init=False, default=None)
     _first_joined_at: float | None = field(init=False, default=None)
     _training_over_at: float | None = field(init=False, default=None)
+    _dump_ends: float | None = field(init=False, default=None)
+    _silence: Silence = field(init=False)
 
     def __post_init__(self) -> None:
         self.workers = [WorkerState() for _ in self.plans]
+        self._silence = Silence(self.deadlines.stall)
 
     def handle(self, message: Message, now: float) -> list[Action]:
         """Take note of `message` at the time `now` and say what is to be done."""
         match message:
             case Said(rank, phase):
+                self._silence.heard(rank, now)
                 self._on_said(rank, phase, now)
+            case Alive(rank) | Progress(rank):
+                self._silence.heard(rank, now)
             case Listening(rank):
                 self._on_joined(rank, now)
             case Exited(rank, returncode):
@@ -215,8 +270,10 @@ class Supervisor:
                 self._on_exited(rank, 0, now)
             case Signalled(signum):
                 self._on_signal(signum, now)
+            case Dumped():
+                self._on_dumped(now)
             case Tick():
-                pass
+                self._look_for_silence(now)
         self._look_for_early_leavers(now)
         self._check_deadlines(now)
         self._release_finished(now)
@@ -225,7 +282,12 @@ class Supervisor:
 
     def next_deadline(self) -> float | None:
         """When `handle` has to be called again even if nothing happens."""
-        ahead = (*self._deadlines_ahead(), *map(self._release_deadline, self.workers))
+        ahead = (
+            *self._deadlines_ahead(),
+            self._stall_deadline(),
+            self._dump_ends,
+            *map(self._release_deadline, self.workers),
+        )
         return min((at for at in ahead if at is not None), default=None)
 
     # Messages
@@ -233,24 +295,32 @@ class Supervisor:
     def _on_said(self, rank: int, phase: str, now: float) -> None:
         if phase == "running":
             self.workers[rank].running = True
+            if self.plans[rank].joins:
+                self._silence.begin(rank, now)
         elif phase in ("joined", "joining"):
             self._on_joined(rank, now)
         elif phase == "finished":
             self.workers[rank].joined = True
             self.workers[rank].finished_at = now
+            self._silence.end(rank)
         elif phase == "finished_without_joining":
             self.workers[rank].left_early = True
+            self._silence.end(rank)
         elif phase == "failed":
             self._on_failure(rank, now)
 
     def _on_joined(self, rank: int, now: float) -> None:
+        is_new = not self.workers[rank].joined
         self.workers[rank].joined = True
         if self.plans[rank].joins and self._first_joined_at is None:
             self._first_joined_at = now
+        if is_new and not self.not_joined():
+            self._silence.excuse(now)  # they waited for the last one
 
     def _on_exited(self, rank: int, returncode: int, now: float) -> None:
         worker = self.workers[rank]
         worker.returncode, worker.exited_at = returncode, now
+        self._silence.end(rank)
         if returncode != 0 and worker.ended_by is None:
             self._on_failure(rank, now)
         if not any(worker.alive for worker in self.workers):
@@ -272,7 +342,9 @@ class Supervisor:
 
     def _on_signal(self, signum: int, now: float) -> None:
         name = signal.Signals(signum).name
-        if self.state is State.KILLING or (self.cause and self.cause.why is Why.SIGNAL):
+        if signum == signal.SIGQUIT:
+            self._dump(f"{name} was received", now)
+        elif self.state is State.KILLING or (self.cause and self.cause.why is Why.SIGNAL):
             self._tell(f"{name} once more: killing the workers")
             self._kill_all(now)
         else:
@@ -298,10 +370,28 @@ class Supervisor:
             _after(self._training_over_at, self.deadlines.evaluator),
         ]
 
+    def _stall_deadline(self) -> float | None:
+        """When the first worker will have been silent for too long.
+
+        While workers wait for one that has not joined, the start deadline is theirs.
+        """
+        watched = self.state is State.RUNNING and self._start_deadline() is None
+        return self._silence.deadline() if watched else None
+
     def _start_deadline(self) -> float | None:
         return _after(self._first_joined_at, self.deadlines.start) if self.not_joined() else None
 
+    def _look_for_silence(self, now: float) -> None:
+        """End a run that hangs; asked when all that can be read was, so that it hides no sign."""
+        at = self._stall_deadline()
+        if at is not None and now >= at:
+            silent = self._silence.ranks(now)
+            what = f"no sign of life from {self._names(silent)} for {self.deadlines.stall:g} s"
+            self._end_explained(Cause(Why.STALLED, silent), now, what)
+
     def _check_deadlines(self, now: float) -> None:
+        if self._dump_ends is not None and now >= self._dump_ends:
+            self._on_dumped(now)
         if self.state is State.RUNNING:
             self._check_running(now)
         elif any(at is not None and now >= at for at in self._deadlines_ahead()):
@@ -313,13 +403,13 @@ class Supervisor:
     def _check_running(self, now: float) -> None:
         total, start, evaluator = self._deadlines_ahead()
         if total is not None and now >= total:
-            self._tell(f"the time limit of {self.deadlines.total:g} s is over")
-            self._end_all(Cause(Why.TIME_LIMIT), now, signal.SIGTERM)
+            what = f"the time limit of {self.deadlines.total:g} s is over"
+            self._end_explained(Cause(Why.TIME_LIMIT), now, what)
         elif start is not None and now >= start:
             missing = self.not_joined()
-            names = ", ".join(self.plans[rank].name for rank in missing)
-            self._tell(f"{names} did not join the cluster within {self.deadlines.start:g} s")
-            self._end_all(Cause(Why.NOT_STARTED, missing), now, signal.SIGTERM)
+            names = self._names(missing)
+            what = f"{names} did not join the cluster within {self.deadlines.start:g} s"
+            self._end_explained(Cause(Why.NOT_STARTED, missing), now, what)
         elif evaluator is not None and now >= evaluator:
             self._tell("training is over; ending the evaluator, which goes on")
             self._end_all(None, now, signal.SIGTERM)
@@ -331,7 +421,7 @@ class Supervisor:
         gone = tuple(rank for rank in self.not_joined() if self.workers[rank].left_early)
         waiting = [rank for rank in self._living_trainers() if self.workers[rank].joined]
         if gone and waiting:
-            names = ", ".join(self.plans[rank].name for rank in gone)
+            names = self._names(gone)
             self._tell(f"{names} ended without joining the cluster; its peers wait in vain")
             self._end_all(Cause(Why.LEFT_EARLY, gone), now, signal.SIGTERM)
 
@@ -359,6 +449,25 @@ class Supervisor:
     def _enter(self, state: State, now: float, seconds: float, cause: Cause | None) -> None:
         self.state, self._phase_ends = state, now + seconds
         self.cause = self.cause or cause
+
+    def _end_explained(self, cause: Cause, now: float, what: str) -> None:
+        """Ask the workers where they are, and end them then."""
+        self._tell(f"{what}; asking the workers where they are")
+        self._enter(State.DUMPING, now, DUMP_SECONDS, cause)
+        self._dump(what, now)
+
+    def _dump(self, reason: str, now: float) -> None:
+        if self._dump_ends is None:  # else one that has just been asked for will do
+            self._dump_ends = now + DUMP_SECONDS
+            self._actions.append(Dump(reason, is_last=self.state is State.DUMPING))
+
+    def _on_dumped(self, now: float) -> None:
+        if self._dump_ends is None:
+            return
+        self._dump_ends = None
+        self._actions.append(Explain(aloud=self.state is not State.DUMPING))
+        if self.state is State.DUMPING:
+            self._end_all(self.cause, now, signal.SIGTERM)
 
     def _end_all(self, cause: Cause | None, now: float, signum: int) -> None:
         if cause and cause.why is Why.SIGNAL:
@@ -396,6 +505,9 @@ class Supervisor:
             for rank, worker in enumerate(self.workers)
             if self.plans[rank].joins and worker.alive
         ]
+
+    def _names(self, ranks: Iterable[int]) -> str:
+        return ", ".join(self.plans[rank].name for rank in ranks)
 
     def _tell(self, text: str) -> None:
         self._actions.append(Tell(text))

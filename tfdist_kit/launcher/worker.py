@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from tfdist_kit import _first_use, _frames
-from tfdist_kit.launcher import failure, leaving, ports, report
+from tfdist_kit.launcher import failure, leaving, ports, report, stack_dump
 
 _OWN_FILES = (__file__, importlib.machinery.__file__, "<frozen importlib")
 _HIGH = 4096
@@ -269,6 +269,8 @@ def settle(orders: Orders) -> Orders:
 def serve(orders: Orders) -> NoReturn:
     """Be a worker: see the module's docstring."""
     faulthandler.enable()
+    with contextlib.suppress(OSError):  # its run folder cannot be written
+        stack_dump.answer(_out_of_the_way(stack_dump.open_file(orders.folder)))
     with contextlib.suppress(AttributeError):  # a line at a time, though stdout is a pipe
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     report.say("running")

@@ -1,0 +1,59 @@
+"""Finds the workers of a run that another process launches, by its run folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfdist_kit._errors import UsageError
+from tfdist_kit.launcher import stacks, temp
+
+
+def targets(run_dir: Path) -> list[stacks.Target]:
+    """The workers of the live run in a folder, in rank order.
+
+    Args:
+        run_dir: The run folder.
+
+    Raises:
+        UsageError: It is no run folder, or its run is over.
+    """
+    if not os.path.isfile(run_dir / "plan.json"):
+        raise UsageError(
+            f"{run_dir} is not the folder of a run",
+            hint="name the folder given to --log-dir, or the one that `tfdist run` names when it "
+            "ends, as the user who started the run",
+        )
+    if not _is_live(run_dir):
+        raise UsageError(
+            f"the run in {run_dir} is over",
+            hint="stacks that were asked for while it went on are in its stacks.txt files",
+        )
+    found = [stacks.target_of(folder, status) for folder, status in _statuses(run_dir)]
+    return sorted(found, key=lambda target: target.rank)
+
+
+def _is_live(run_dir: Path) -> bool:
+    """Whether a launcher holds the folder's lock."""
+    try:
+        descriptor = temp.lock(run_dir)
+    except OSError as error:
+        raise UsageError(f"the run folder {run_dir} cannot be read: {error}") from error
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is None
+
+
+def _statuses(run_dir: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    attempts = [path for path in run_dir.glob("attempt_*") if path.name[8:].isdecimal()]
+    newest = max(attempts, key=lambda path: int(path.name[8:]), default=run_dir)
+    for path in newest.glob("rank_*/status.json"):
+        try:
+            status = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(status, dict) and {"rank", "task"} <= status.keys():
+            yield path.parent, status
