@@ -27,6 +27,7 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "workers": int,
     "chief": bool,
     "evaluator": bool,
+    "isolate": bool,
     "module": bool,
     "args": list,
     "env": dict,

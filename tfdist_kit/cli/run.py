@@ -20,6 +20,7 @@ DEFAULTS: Mapping[str, Any] = {
     "workers": 2,
     "chief": False,
     "evaluator": False,
+    "isolate": False,
     "module": False,
     "args": [],
     "env": {},
@@ -77,6 +78,9 @@ def _add_cluster_options(group: Any) -> None:
     yes_or_no = argparse.BooleanOptionalAction
     group.add_argument("--chief", action=yes_or_no, help="add a chief to the workers")
     group.add_argument("--evaluator", action=yes_or_no, help="add an evaluator")
+    group.add_argument(
+        "--isolate", action=yes_or_no, help="in a network of its own, which nobody else can reach"
+    )
     group.add_argument(
         "-m", "--module", action="store_true", help="SCRIPT is a module, as for python -m"
     )
@@ -174,4 +178,5 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
             ranks=None if ranks is None else tuple(ranks),
             timestamps=options["timestamps"],
         ),
+        isolate=options["isolate"],
     )

@@ -18,6 +18,7 @@ from functools import partial
 
 from tfdist_kit.launcher import failure, ports
 from tfdist_kit.launcher.failure import Failure
+from tfdist_kit.launcher.network import Network
 from tfdist_kit.launcher.outcome import Outcome, conclude
 from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
@@ -57,9 +58,13 @@ class Attempt:
         plan: What to start.
         folder: The run folder.
         environ: The environment that the workers inherit.
+        network: Where their servers listen.
     """
 
-    def __init__(self, plan: RunPlan, folder: RunDir, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, plan: RunPlan, folder: RunDir, environ: Mapping[str, str], network: Network
+    ) -> None:
+        self._network = network
         self._plan = plan
         self._folder = folder
         self._environ = environ
@@ -87,9 +92,11 @@ class Attempt:
     # Starting
 
     def _start(self) -> None:
+        for notice in self._plan.notices:
+            self._say(notice)
         for worker in self._plan.workers:
             worker.folder.mkdir()
-            process = spawn(self._plan, worker, self._environ)
+            process = spawn(self._plan, worker, self._environ, self._network.fds)
             self._processes.append(process)
             self._note(worker.rank, "started", pid=process.process.pid)
             self._watch(worker, process)
@@ -160,8 +167,16 @@ class Attempt:
             return
         self._next_look = time.monotonic() + _JOIN_POLL
         ranks = {self._plan.workers[rank].port: rank for rank in self._supervisor.not_joined()}
-        for port in (ports.listening(ranks) if ranks else None) or ():
+        inside = self._somebody_inside() if self._plan.isolated else "self"
+        for port in (ports.listening(ranks, inside) if ranks and inside else None) or ():
             self._handle(Listening(ranks[port]))
+
+    def _somebody_inside(self) -> int | None:
+        """A process in the workers' own network; a worker is there when its script begins."""
+        for worker, process in zip(self._supervisor.workers, self._processes, strict=False):
+            if worker.running and worker.alive:
+                return process.process.pid
+        return None
 
     # What happened
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from tfdist_kit.launcher import temp
 from tfdist_kit.launcher.attempt import Attempt
+from tfdist_kit.launcher.network import network
 from tfdist_kit.launcher.outcome import Outcome
 from tfdist_kit.launcher.plan import RunPlan, RunRequest, check, make_plan
-from tfdist_kit.launcher.ports import HeldPorts
 from tfdist_kit.launcher.run_dir import RunDir
 
 
@@ -24,15 +24,15 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
     """
     check(request)
     with (
-        HeldPorts(request.size) as held,
+        network(request.size, isolate=request.isolate) as place,
         RunDir(request.log_dir) as folder,
         temp.scratch() as scratch,
     ):
         plan = make_plan(
-            request, ports=held.numbers, run_dir=folder.path, scratch=scratch, environ=environ
+            request, network=place, run_dir=folder.path, scratch=scratch, environ=environ
         )
         folder.begin(plan.to_dict())
-        return Attempt(plan, folder, environ).run()
+        return Attempt(plan, folder, environ, place).run()
 
 
 def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
@@ -40,7 +40,5 @@ def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
     check(request)
     run_dir = (request.log_dir or temp.home() / "RUN_DIR").absolute()
     scratch = temp.home() / "TMPDIR"
-    with HeldPorts(request.size) as held:
-        return make_plan(
-            request, ports=held.numbers, run_dir=run_dir, scratch=scratch, environ=environ
-        )
+    with network(request.size, isolate=request.isolate) as place:
+        return make_plan(request, network=place, run_dir=run_dir, scratch=scratch, environ=environ)

@@ -13,13 +13,14 @@ import math
 import os
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tfdist_kit import _proxies
 from tfdist_kit._errors import UsageError
+from tfdist_kit.launcher.network import Network
 from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -75,6 +76,7 @@ class RunRequest:
         evaluator: Whether to add one task of type ``evaluator``.
         env: Variables to set for every worker.
         log_dir: The run folder; None chooses one under the system's temp folder.
+        isolate: Whether to put the cluster into a network of its own, where that can be had.
     """
 
     target: str
@@ -87,6 +89,7 @@ class RunRequest:
     log_dir: Path | None = None
     deadlines: Deadlines = Deadlines()
     console: ConsoleWish = ConsoleWish()
+    isolate: bool = False
 
     @property
     def size(self) -> int:
@@ -134,6 +137,8 @@ class RunPlan:
         args: The target's own arguments.
         run_dir: The run folder.
         workers: One plan per process, in rank order.
+        isolated: Whether they are in a network of their own.
+        notices: What the user should know before they start, a line each.
     """
 
     python: str
@@ -144,6 +149,8 @@ class RunPlan:
     workers: tuple[WorkerPlan, ...]
     deadlines: Deadlines
     console: ConsoleWish
+    isolated: bool = False
+    notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON-ready data."""
@@ -157,7 +164,7 @@ class RunPlan:
 def make_plan(
     request: RunRequest,
     *,
-    ports: Sequence[int],
+    network: Network,
     run_dir: Path,
     scratch: Path | None,
     environ: Mapping[str, str],
@@ -166,7 +173,7 @@ def make_plan(
 
     Args:
         request: What was asked for.
-        ports: One free port per process, in rank order.
+        network: Where the workers' servers will listen.
         run_dir: The run folder.
         scratch: Where the workers' temp files go; None leaves it to them.
         environ: The environment that the workers inherit.
@@ -175,7 +182,7 @@ def make_plan(
         workers=request.workers,
         chief=request.chief,
         evaluator=request.evaluator,
-        ports=list(ports),
+        ports=list(network.ports),
     )
     config = TFConfig(cluster=cluster)
     given = {**environ, **request.env}
@@ -189,10 +196,12 @@ def make_plan(
         run_dir=run_dir,
         workers=tuple(
             _plan_worker(rank, task, port, config, run_dir, shared)
-            for rank, (task, port) in enumerate(zip(cluster.tasks, ports, strict=True))
+            for rank, (task, port) in enumerate(zip(cluster.tasks, network.ports, strict=True))
         ),
         deadlines=request.deadlines,
         console=request.console,
+        isolated=network.namespace is not None,
+        notices=network.notices,
     )
 
 

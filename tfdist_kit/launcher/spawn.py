@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ sys.path = [entry for entry in sys.path if entry]
 try: import tfdist_kit
 except ImportError: sys.path.append({root!r})
 from tfdist_kit.launcher.worker import main
-mine, sys.argv = sys.argv[1:6], sys.argv[5:]
+mine, sys.argv = sys.argv[1:7], sys.argv[6:]
 main(*mine)
 """
 
@@ -88,16 +88,22 @@ class WorkerProcess:
                 stream.close()
 
 
-def spawn(plan: RunPlan, worker: WorkerPlan, environ: Mapping[str, str]) -> WorkerProcess:
+def spawn(
+    plan: RunPlan,
+    worker: WorkerPlan,
+    environ: Mapping[str, str],
+    network_fds: Sequence[int] = (),
+) -> WorkerProcess:
     """Start one worker.
 
     Args:
         plan: The run.
         worker: Which of its workers.
         environ: The launcher's environment; the worker's own variables are put on top.
+        network_fds: The private network that it enters, if any.
     """
     try:
-        return _spawn(plan, worker, environ)
+        return _spawn(plan, worker, environ, network_fds)
     except OSError as error:
         raise UsageError(
             f"{worker.name} cannot be started: {error}",
@@ -105,7 +111,9 @@ def spawn(plan: RunPlan, worker: WorkerPlan, environ: Mapping[str, str]) -> Work
         ) from error
 
 
-def _spawn(plan: RunPlan, worker: WorkerPlan, environ: Mapping[str, str]) -> WorkerProcess:
+def _spawn(
+    plan: RunPlan, worker: WorkerPlan, environ: Mapping[str, str], network_fds: Sequence[int]
+) -> WorkerProcess:
     with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as always:
         alive_read, alive_write = os.pipe()
         always.callback(os.close, alive_read)
@@ -114,14 +122,17 @@ def _spawn(plan: RunPlan, worker: WorkerPlan, environ: Mapping[str, str]) -> Wor
         always.callback(os.close, report_write)
         on_failure.callback(os.close, report_read)
         os.set_blocking(report_read, False)
-        own = [str(alive_read), str(report_write), str(worker.folder), plan.kind, plan.target]
+        fds = [alive_read, report_write, *network_fds]
+        network = ",".join(map(str, network_fds))
+        own = [str(alive_read), str(report_write), network]
+        own += [str(worker.folder), plan.kind, plan.target]
         process = subprocess.Popen(
             [plan.python, "-c", _BOOT.format(root=_ROOT), *own, *plan.args],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**environ, **worker.env},
-            pass_fds=(alive_read, report_write),
+            pass_fds=fds,
             start_new_session=True,
             bufsize=0,
         )

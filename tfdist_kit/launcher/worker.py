@@ -1,7 +1,8 @@
 """What runs in a worker process before, around and after the user's code.
 
-``spawn`` starts ``main`` in a fresh interpreter: tie this process group's life to the launcher's
--> run the script or module as ``__main__`` -> record how it ended -> leave as Python would.
+``spawn`` starts ``main`` in a fresh interpreter: enter the cluster's private network, if there is
+one -> tie this process group's life to the launcher's -> run the script or module as ``__main__``
+-> record how it ended -> leave as Python would.
 
 It changes nothing that a program could notice: ``__main__``, ``sys.argv``, ``sys.path`` and the
 exit code are those of ``python script.py``.
@@ -209,8 +210,22 @@ def _has_joined() -> bool:
     return open_ports is None or port in open_ports
 
 
-def main(alive_fd: str, report_fd: str, rank_dir: str, kind: str, target: str) -> NoReturn:
+def _enter_network(fds: str) -> None:
+    """Enter the private network whose descriptors were inherited, if there is one."""
+    if fds:
+        from tfdist_kit.launcher import netns  # the others do without
+
+        try:
+            netns.enter([int(fd) for fd in fds.split(",")])
+        except OSError as error:
+            sys.exit(f"tfdist: this worker cannot enter the private network: {error}")
+
+
+def main(
+    alive_fd: str, report_fd: str, network_fds: str, rank_dir: str, kind: str, target: str
+) -> NoReturn:
     """Be a worker: see the module's docstring. ``sys.argv`` is set by the caller."""
+    _enter_network(network_fds)
     die_with_launcher(_out_of_the_way(int(alive_fd)))
     report.open_pipe(int(report_fd))
     faulthandler.enable()
