@@ -29,6 +29,12 @@ def test_all_workers_end_well() -> None:
     assert history.outcome().exit_code == 0
 
 
+def test_a_signal_that_comes_with_the_end_changes_nothing() -> None:
+    history = History().all_join(1).at(5, Exited(0, 0), Exited(1, 0), Signalled(SIGINT))
+    assert history.supervisor.state is State.OVER
+    assert history.outcome().exit_code == 0
+
+
 def test_a_failure_gives_peers_the_drain_time_then_term_then_kill() -> None:
     history = History(deadlines=Deadlines(drain=5, grace=3)).all_join(1)
     history.at(10, Said(1, "failed")).at(30)

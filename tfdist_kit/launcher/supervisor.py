@@ -241,6 +241,8 @@ class Supervisor:
             self._enter(State.DRAINING, now, drain, Cause(Why.FAILURE, (rank,)))
 
     def _on_signal(self, signum: int, now: float) -> None:
+        if self.state is State.OVER:
+            return  # it came with the last worker's end
         name = signal.Signals(signum).name
         if self.state is State.KILLING or (self.cause and self.cause.why is Why.SIGNAL):
             self._tell(f"{name} once more: killing the workers")
