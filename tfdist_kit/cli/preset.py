@@ -28,6 +28,7 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "chief": bool,
     "evaluator": bool,
     "isolate": bool,
+    "debug-rank": int,
     "module": bool,
     "args": list,
     "env": dict,

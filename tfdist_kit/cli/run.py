@@ -21,11 +21,12 @@ DEFAULTS: Mapping[str, Any] = {
     "chief": False,
     "evaluator": False,
     "isolate": False,
+    "debug_rank": None,
     "module": False,
     "args": [],
     "env": {},
     "log_dir": None,
-    "tee": True,
+    "tee": None,
     "rank_filter": None,
     "timestamps": False,
     "timeout": None,
@@ -82,6 +83,9 @@ def _add_cluster_options(group: Any) -> None:
         "--isolate", action=yes_or_no, help="in a network of its own, which nobody else can reach"
     )
     group.add_argument(
+        "--debug-rank", type=int, metavar="N", help="give rank N the terminal; no deadlines"
+    )
+    group.add_argument(
         "-m", "--module", action="store_true", help="SCRIPT is a module, as for python -m"
     )
     group.add_argument(
@@ -112,7 +116,11 @@ def _add_output_options(group: Any) -> None:
         help="the run folder (default: a new one under the system's temp folder; "
         "the newest 10 are kept)",
     )
-    group.add_argument("--tee", action=yes_or_no, help="show the workers' output (default: yes)")
+    group.add_argument(
+        "--tee",
+        action=yes_or_no,
+        help="show the workers' output (default: yes, but not with --debug-rank)",
+    )
     group.add_argument(
         "--rank-filter", metavar="RANKS", type=_ranks, help="show only these, for example 0,2"
     )
@@ -156,7 +164,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         target: The script or module.
         args: Its arguments on the command line; a preset's own come before them.
     """
-    ranks = options["rank_filter"]
+    ranks, tee = options["rank_filter"], options["tee"]
     return RunRequest(
         target=target,
         args=(*options["args"], *args),
@@ -174,9 +182,10 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
             evaluator=options["evaluator_timeout"] or None,
         ),
         console=ConsoleWish(
-            tee=options["tee"],
+            tee=options["debug_rank"] is None if tee is None else tee,
             ranks=None if ranks is None else tuple(ranks),
             timestamps=options["timestamps"],
         ),
         isolate=options["isolate"],
+        debug_rank=options["debug_rank"],
     )

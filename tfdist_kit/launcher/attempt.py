@@ -39,6 +39,7 @@ from tfdist_kit.launcher.supervisor import (
     Tick,
     Why,
 )
+from tfdist_kit.launcher.terminal import Terminal
 
 HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STREAM_FDS = {"stdout": 1, "stderr": 2}
@@ -69,6 +70,7 @@ class Attempt:
         self._folder = folder
         self._environ = environ
         self._console = Console()
+        self._terminal = Terminal()
         self._processes: list[WorkerProcess] = []
         self._reports: dict[int, bytes] = {}
         self._logs: dict[int, StreamLog] = {}
@@ -98,6 +100,8 @@ class Attempt:
             worker.folder.mkdir()
             process = spawn(self._plan, worker, self._environ, self._network.fds)
             self._processes.append(process)
+            if worker.foreground:
+                self._terminal.lend(process.process.pid)
             self._note(worker.rank, "started", pid=process.process.pid)
             self._watch(worker, process)
             self._step(wait=False)
@@ -209,6 +213,8 @@ class Attempt:
             self._on_report(process.rank, process.report_fd)  # its last words come first
         if pidfd is not None:
             self._selector.unregister(pidfd)
+        if self._plan.workers[process.rank].foreground:
+            self._terminal.take_back()
         self._handle(Exited(process.rank, code))
 
     def _on_signals(self, fd: int) -> None:
@@ -263,6 +269,7 @@ class Attempt:
             if not process.has_ended:
                 process.send(signal.SIGKILL)
                 process.process.wait()
+        self._terminal.take_back()
         self._pause_output(False)
         for fd in list(self._logs):  # what is in the pipes is all there is: the writers are dead
             for _ in range(_LAST_READS):  # or have escaped, and may write for ever

@@ -14,7 +14,7 @@ import os
 import resource
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 DESCRIPTORS_PER_WORKER = 8
 OWN_DESCRIPTORS = 32
-OWN_VARIABLES = ("TF_CONFIG", "TFDIST_RANK", "TFDIST_RUN_DIR")
+OWN_VARIABLES = ("TF_CONFIG", "TFDIST_RANK", "TFDIST_RUN_DIR", "TFDIST_DEBUG_RANK")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,8 @@ class RunRequest:
         env: Variables to set for every worker.
         log_dir: The run folder; None chooses one under the system's temp folder.
         isolate: Whether to put the cluster into a network of its own, where that can be had.
+        debug_rank: The rank that is given the terminal, so that it can be debugged; no deadline
+            counts while it lives.
     """
 
     target: str
@@ -90,6 +92,7 @@ class RunRequest:
     deadlines: Deadlines = Deadlines()
     console: ConsoleWish = ConsoleWish()
     isolate: bool = False
+    debug_rank: int | None = None
 
     @property
     def size(self) -> int:
@@ -107,6 +110,7 @@ class WorkerPlan:
         port: The port that TensorFlow's server will use.
         env: Variables set on top of the launcher's own environment.
         folder: Where its output, error and status files go.
+        foreground: Whether it has the terminal: the launcher's own input and output.
     """
 
     rank: int
@@ -114,6 +118,7 @@ class WorkerPlan:
     port: int
     env: Mapping[str, str]
     folder: Path
+    foreground: bool = False
 
     @property
     def name(self) -> str:
@@ -188,7 +193,7 @@ def make_plan(
     given = {**environ, **request.env}
     temp_files = {} if scratch is None else {"TMPDIR": str(scratch)}
     shared = {**temp_files, **request.env, **_proxies.bypass(given, LOOPBACK_NAMES)}
-    return RunPlan(
+    plan = RunPlan(
         python=sys.executable,
         kind="module" if request.is_module else "script",
         target=request.target,
@@ -202,6 +207,25 @@ def make_plan(
         console=request.console,
         isolated=network.namespace is not None,
         notices=network.notices,
+    )
+    return plan if request.debug_rank is None else _debugged(plan, request.debug_rank)
+
+
+def _debugged(plan: RunPlan, rank: int) -> RunPlan:
+    """The same plan, but that one rank has the terminal and all the time in the world."""
+    variable = {"TFDIST_DEBUG_RANK": str(rank)}
+    notice = (
+        f"{plan.workers[rank].name} has the terminal: its output is not logged, and no deadline "
+        "counts while it lives"
+    )
+    return replace(
+        plan,
+        workers=tuple(
+            replace(worker, env={**worker.env, **variable}, foreground=worker.rank == rank)
+            for worker in plan.workers
+        ),
+        deadlines=replace(plan.deadlines, total=None, start=None),
+        notices=(*plan.notices, notice),
     )
 
 
@@ -259,11 +283,17 @@ def _check_size(request: RunRequest) -> None:
             hint=f"start fewer workers, or allow more: ulimit -n {needed}",
         )
     for rank in request.console.ranks or ():
-        if not 0 <= rank < request.size:
-            raise UsageError(
-                f"rank {rank} is in the rank filter, but the ranks are 0 to {request.size - 1}",
-                hint="ranks count the chief first, then the workers, then the evaluator",
-            )
+        _check_rank(rank, request.size, "is in the rank filter")
+    if request.debug_rank is not None:
+        _check_rank(request.debug_rank, request.size, "is to be debugged")
+
+
+def _check_rank(rank: int, size: int, why: str) -> None:
+    if not 0 <= rank < size:
+        raise UsageError(
+            f"rank {rank} {why}, but the ranks are 0 to {size - 1}",
+            hint="ranks count the chief first, then the workers, then the evaluator",
+        )
 
 
 def _check_target(request: RunRequest) -> None:

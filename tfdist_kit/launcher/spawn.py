@@ -10,9 +10,11 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tfdist_kit
 from tfdist_kit._errors import UsageError
@@ -52,10 +54,9 @@ class WorkerProcess:
     pidfd: int | None
 
     def output_fds(self) -> dict[str, int]:
-        """Where its output is read, by stream."""
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        return {"stdout": self.process.stdout.fileno(), "stderr": self.process.stderr.fileno()}
+        """Where its output is read, by stream; nowhere if it has the terminal."""
+        streams = {"stdout": self.process.stdout, "stderr": self.process.stderr}
+        return {name: stream.fileno() for name, stream in streams.items() if stream is not None}
 
     @property
     def has_ended(self) -> bool:
@@ -128,16 +129,26 @@ def _spawn(
         own += [str(worker.folder), plan.kind, plan.target]
         process = subprocess.Popen(
             [plan.python, "-c", _BOOT.format(root=_ROOT), *own, *plan.args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             env={**environ, **worker.env},
             pass_fds=fds,
-            start_new_session=True,
             bufsize=0,
+            **_surroundings(worker),
         )
         on_failure.pop_all()
     return WorkerProcess(worker.rank, process, alive_write, report_read, _open_pidfd(process.pid))
+
+
+def _surroundings(worker: WorkerPlan) -> dict[str, Any]:
+    """The worker's input and output, and how it gets a process group of its own."""
+    pipe = subprocess.PIPE
+    if not worker.foreground:
+        no_input = subprocess.DEVNULL
+        return {"stdin": no_input, "stdout": pipe, "stderr": pipe, "start_new_session": True}
+    if sys.version_info >= (3, 11):  # in a session of its own it would have no terminal
+        own_group: dict[str, Any] = {"process_group": 0}
+    else:
+        own_group = {"preexec_fn": os.setpgrp}
+    return own_group
 
 
 def _open_pidfd(pid: int) -> int | None:

@@ -9,7 +9,8 @@
 A failure starts the draining: the peers of a failed worker may still end by themselves, most with
 an error of their own. Whoever remains is sent SIGTERM, and SIGKILL after the grace period,
 because TensorFlow swallows SIGTERM once a strategy exists. A run in which every worker ends well
-goes from running to over directly.
+goes from running to over directly. While a worker is being debugged, only a signal to the launcher
+ends anything.
 """
 
 from __future__ import annotations
@@ -223,6 +224,8 @@ class Supervisor:
         worker.returncode, worker.exited_at = returncode, now
         if returncode != 0 and worker.ended_by is None:
             self._on_failure(rank, now)
+        if self.plans[rank].foreground and self.state is State.DRAINING:
+            self._phase_ends = now + self._drain()
         if not any(worker.alive for worker in self.workers):
             self.state = State.OVER
         elif self._training_over_at is None and not self._living_trainers():
@@ -234,9 +237,11 @@ class Supervisor:
             return
         worker.failed_at = now
         if self.state is State.RUNNING:
-            drain = self.deadlines.drain if not self.not_joined() else 0.0
+            drain = self._drain()
             if any(peer.alive for peer in self.workers if peer is not worker):
                 fate = f"its peers have {drain:g} s to end" if drain else "ending its peers"
+                if self._is_debugging():
+                    fate = "nothing is ended while a worker is being debugged"
                 self._tell(f"{self.plans[rank].name} failed; {fate}")
             self._enter(State.DRAINING, now, drain, Cause(Why.FAILURE, (rank,)))
 
@@ -258,6 +263,8 @@ class Supervisor:
     def _deadlines_ahead(self) -> list[float | None]:
         if self.state is State.OVER:
             return []
+        if self.state in (State.RUNNING, State.DRAINING) and self._is_debugging():
+            return [None, None, None]
         total = _after(self.started, self.deadlines.total)
         if self.state is State.DRAINING:
             return [self._phase_ends, total]
@@ -297,7 +304,7 @@ class Supervisor:
 
     def _look_for_early_leavers(self, now: float) -> None:
         """Fail when somebody waits for a worker whose program has ended without joining."""
-        if self.state is not State.RUNNING or self._first_joined_at is None:
+        if self.state is not State.RUNNING or self._first_joined_at is None or self._is_debugging():
             return
         gone = tuple(rank for rank in self.not_joined() if self.workers[rank].left_early)
         waiting = [rank for rank in self._living_trainers() if self.workers[rank].joined]
@@ -333,6 +340,14 @@ class Supervisor:
                 self._actions.append(Kill(rank, fitting))
 
     # Questions
+
+    def _is_debugging(self) -> bool:
+        pairs = zip(self.plans, self.workers, strict=True)
+        return any(plan.foreground and worker.alive for plan, worker in pairs)
+
+    def _drain(self) -> float:
+        """How long the peers of a failed worker have; without a cluster they wait in vain."""
+        return self.deadlines.drain if not self.not_joined() else 0.0
 
     def not_joined(self) -> tuple[int, ...]:
         """The ranks that are expected to join the cluster and have not."""
