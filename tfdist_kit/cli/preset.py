@@ -29,6 +29,7 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "evaluator": bool,
     "isolate": bool,
     "debug-rank": int,
+    "gpus-per-worker": int,
     "module": bool,
     "args": list,
     "env": dict,

@@ -22,6 +22,7 @@ DEFAULTS: Mapping[str, Any] = {
     "evaluator": False,
     "isolate": False,
     "debug_rank": None,
+    "gpus_per_worker": None,
     "module": False,
     "args": [],
     "env": {},
@@ -84,6 +85,12 @@ def _add_cluster_options(group: Any) -> None:
     )
     group.add_argument(
         "--debug-rank", type=int, metavar="N", help="give rank N the terminal; no deadlines"
+    )
+    group.add_argument(
+        "--gpus-per-worker",
+        type=int,
+        metavar="K",
+        help="let each process see K GPUs of its own; 0 hides all (default: all see all)",
     )
     group.add_argument(
         "-m", "--module", action="store_true", help="SCRIPT is a module, as for python -m"
@@ -188,4 +195,5 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         ),
         isolate=options["isolate"],
         debug_rank=options["debug_rank"],
+        gpus_per_worker=options["gpus_per_worker"],
     )

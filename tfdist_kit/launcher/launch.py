@@ -22,7 +22,7 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
     Raises:
         UsageError: It cannot be done; nothing was started.
     """
-    check(request)
+    check(request, environ)
     with (
         network(request.size, isolate=request.isolate) as place,
         RunDir(request.log_dir) as folder,
@@ -37,7 +37,7 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
 
 def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
     """The plan that `run` would carry out; ports and run folder are chosen anew each time."""
-    check(request)
+    check(request, environ)
     run_dir = (request.log_dir or temp.home() / "RUN_DIR").absolute()
     scratch = temp.home() / "TMPDIR"
     with network(request.size, isolate=request.isolate) as place:

@@ -13,13 +13,14 @@ import math
 import os
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tfdist_kit import _proxies
 from tfdist_kit._errors import UsageError
+from tfdist_kit.launcher import gpus
 from tfdist_kit.launcher.network import Network
 from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 
@@ -79,6 +80,7 @@ class RunRequest:
         isolate: Whether to put the cluster into a network of its own, where that can be had.
         debug_rank: The rank that is given the terminal, so that it can be debugged; no deadline
             counts while it lives.
+        gpus_per_worker: How many GPUs each process may see; None changes nothing.
     """
 
     target: str
@@ -93,6 +95,7 @@ class RunRequest:
     console: ConsoleWish = ConsoleWish()
     isolate: bool = False
     debug_rank: int | None = None
+    gpus_per_worker: int | None = None
 
     @property
     def size(self) -> int:
@@ -193,6 +196,7 @@ def make_plan(
     given = {**environ, **request.env}
     temp_files = {} if scratch is None else {"TMPDIR": str(scratch)}
     shared = {**temp_files, **request.env, **_proxies.bypass(given, LOOPBACK_NAMES)}
+    shares = _gpu_shares(request, given)
     plan = RunPlan(
         python=sys.executable,
         kind="module" if request.is_module else "script",
@@ -200,7 +204,7 @@ def make_plan(
         args=request.args,
         run_dir=run_dir,
         workers=tuple(
-            _plan_worker(rank, task, port, config, run_dir, shared)
+            _plan_worker(rank, task, port, config, run_dir, {**shared, **shares[rank]})
             for rank, (task, port) in enumerate(zip(cluster.tasks, network.ports, strict=True))
         ),
         deadlines=request.deadlines,
@@ -209,6 +213,14 @@ def make_plan(
         notices=network.notices,
     )
     return plan if request.debug_rank is None else _debugged(plan, request.debug_rank)
+
+
+def _gpu_shares(request: RunRequest, given: Mapping[str, str]) -> Sequence[Mapping[str, str]]:
+    """What each rank's environment says about GPUs."""
+    if request.gpus_per_worker is None:
+        return [{}] * request.size
+    shares = gpus.share_out(request.size, request.gpus_per_worker, given)
+    return [{gpus.VARIABLE: share} for share in shares]
 
 
 def _debugged(plan: RunPlan, rank: int) -> RunPlan:
@@ -241,8 +253,12 @@ def _plan_worker(
     return WorkerPlan(rank, str(task), port, {**shared, **own}, folder)
 
 
-def check(request: RunRequest) -> None:
+def check(request: RunRequest, environ: Mapping[str, str] = os.environ) -> None:
     """Refuse a request that cannot be carried out.
+
+    Args:
+        request: What was asked for.
+        environ: The environment that the workers inherit.
 
     Raises:
         UsageError: Something that was asked for cannot be done; says what and why.
@@ -251,6 +267,7 @@ def check(request: RunRequest) -> None:
     _check_size(request)
     _check_target(request)
     _check_numbers(request)
+    _gpu_shares(request, {**environ, **request.env})
     for name in OWN_VARIABLES:
         if name in request.env:
             raise UsageError(
