@@ -20,7 +20,7 @@ from typing import Any
 
 from tfdist_kit import _proxies
 from tfdist_kit._errors import UsageError
-from tfdist_kit.launcher import gpus
+from tfdist_kit.launcher import gpus, memory
 from tfdist_kit.launcher.network import Network
 from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 
@@ -291,6 +291,7 @@ def _check_size(request: RunRequest) -> None:
             f"the number of workers is {request.workers}",
             hint="give at least one worker, for example -n 2",
         )
+    memory.check(request.size)
     needed = OWN_DESCRIPTORS + DESCRIPTORS_PER_WORKER * request.size
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if needed > allowed != resource.RLIM_INFINITY:
