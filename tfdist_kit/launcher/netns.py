@@ -25,7 +25,6 @@ from pathlib import Path
 FIRST_PORT = 20_000  # below those that the kernel gives to clients
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
-_PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
 _CAPABILITY_VERSION = 0x20080522
 _HELPER_TIMEOUT = 10.0
 _MESSAGE = 4096
@@ -119,13 +118,11 @@ def enter(fds: Sequence[int]) -> None:
     libc = _libc()
     with_user_namespace = len(fds) > 1
     rights = _capabilities(libc)
-    dumpable = libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0)
     for fd in fds:
         _check(libc.setns(fd, 0), "setns")
         os.close(fd)
-    if with_user_namespace:  # its newcomers can do everything, and their /proc files are root's
+    if with_user_namespace:  # whoever comes into one can do everything in it
         _check(libc.capset(*rights), "capset")
-        libc.prctl(_PR_SET_DUMPABLE, dumpable, 0, 0, 0)
 
 
 def _capabilities(libc: ctypes.CDLL) -> tuple[ctypes.Array[ctypes.c_uint32], ...]:
