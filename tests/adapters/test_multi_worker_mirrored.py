@@ -112,6 +112,23 @@ def test_an_absent_task_is_named(tmp_path: Path, index: int) -> None:
     assert "did not join within 2 s" in out
 
 
+def test_a_debugged_worker_may_join_as_late_as_it_likes(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        "import os, time, tfdist_kit\n"
+        "from tfdist_kit.launcher import report\n"
+        "say, late = report.say, os.environ['TFDIST_RANK'] == '1'\n"
+        "def wait_and_say(phase):\n"
+        "    if phase == 'joining' and late: time.sleep(4)\n"
+        "    say(phase)\n"
+        "report.say = wait_and_say\n"
+        "print(tfdist_kit.multi_worker_mirrored(join_timeout=1).num_replicas_in_sync)\n",
+    )
+    result = tfdist("run", "--debug-rank", "1", "--tee", name, folder=tmp_path, env=QUIET)
+    assert result.code == 0, result.err
+    assert sorted(result.out.splitlines()) == ["2", "[rank 0] 2"]
+
+
 def test_what_initialised_tensorflow_too_early_is_named(tmp_path: Path) -> None:
     with HeldPorts(2) as held:
         config = two_workers(held.numbers).for_task("worker", 0).to_json()

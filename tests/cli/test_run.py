@@ -78,9 +78,9 @@ def test_a_script_that_cannot_be_read(tmp_path: Path) -> None:
 _CHECK_AS = """\
 import os, sys
 from tfdist_kit import UsageError
-from tfdist_kit.launcher import RunRequest, plan
+from tfdist_kit.launcher import RunRequest, check
 os.setuid(int(sys.argv[1]))
-try: plan.check(RunRequest("train.py"))
+try: check.check(RunRequest("train.py"))
 except UsageError as error: print(error)
 """
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfdist_kit.launcher.failure import Failure
+from tfdist_kit.launcher.messages import Action, Exited, Kill, Message, Said, Tick
 from tfdist_kit.launcher.outcome import Outcome, conclude
-from tfdist_kit.launcher.plan import Deadlines, WorkerPlan
-from tfdist_kit.launcher.supervisor import Action, Exited, Kill, Message, Said, Supervisor, Tick
+from tfdist_kit.launcher.plan import WorkerPlan
+from tfdist_kit.launcher.request import Deadlines
+from tfdist_kit.launcher.supervisor import Supervisor
 
 TWO = ("worker:0", "worker:1")
 
 
-def worker_plans(tasks: tuple[str, ...]) -> tuple[WorkerPlan, ...]:
+def worker_plans(tasks: tuple[str, ...], debugged: int | None = None) -> tuple[WorkerPlan, ...]:
     return tuple(
-        WorkerPlan(rank, task, 1000 + rank, {}, Path(f"rank_{rank}"))
+        WorkerPlan(rank, task, 1000 + rank, {}, Path(f"rank_{rank}"), rank == debugged)
         for rank, task in enumerate(tasks)
     )
 
@@ -26,8 +28,14 @@ def failure(at: float, *, aftermath: bool = False, exit_code: int = 1) -> Failur
 class History:
     """A supervisor and everything that it asked for so far."""
 
-    def __init__(self, tasks: tuple[str, ...] = TWO, deadlines: Deadlines | None = None) -> None:
-        self.supervisor = Supervisor(worker_plans(tasks), deadlines or Deadlines(), started=0.0)
+    def __init__(
+        self,
+        tasks: tuple[str, ...] = TWO,
+        deadlines: Deadlines | None = None,
+        debugged: int | None = None,
+    ) -> None:
+        plans = worker_plans(tasks, debugged)
+        self.supervisor = Supervisor(plans, deadlines or Deadlines(), started=0.0)
         self.now = 0.0
         self.actions: list[tuple[float, Action]] = []
         self.failures: dict[int, Failure] = {}

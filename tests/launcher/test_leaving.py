@@ -12,7 +12,8 @@ import pytest
 from tests.commands import Command, script, tfdist
 from tests.launcher.histories import History
 from tests.launcher.test_run import SERVE
-from tfdist_kit.launcher.supervisor import LEAVE_WAIT, Exited, Release, Said
+from tfdist_kit.launcher.messages import Exited, Release, Said
+from tfdist_kit.launcher.supervisor import LEAVE_WAIT
 
 LEAVES_THINGS_OPEN = """\
 import atexit, csv, gzip, io, threading, time, weakref, zipfile

@@ -13,9 +13,9 @@ import tfdist_kit
 from tests.launcher.histories import History
 from tfdist_kit.launcher import failure
 from tfdist_kit.launcher.failure import is_fatal
-from tfdist_kit.launcher.plan import Deadlines, RestartWish
+from tfdist_kit.launcher.messages import Exited, Listening, Said, Signalled
+from tfdist_kit.launcher.request import Deadlines, RestartWish
 from tfdist_kit.launcher.restart import Budget, Verdict, judge
-from tfdist_kit.launcher.supervisor import Exited, Listening, Said, Signalled
 
 DONE, ENDED, FATAL = Verdict.DONE, Verdict.ENDED, Verdict.FATAL
 PREEMPTED, LOST, CRASH = Verdict.PREEMPTED, Verdict.LOST_WORKER, Verdict.CRASH

@@ -7,10 +7,8 @@ from signal import SIGINT, SIGKILL, SIGQUIT, SIGTERM
 import pytest
 
 from tests.launcher.histories import History
-from tfdist_kit.launcher.plan import Deadlines
-from tfdist_kit.launcher.supervisor import (
+from tfdist_kit.launcher.messages import (
     Alive,
-    Cause,
     Dump,
     Dumped,
     Exited,
@@ -20,9 +18,9 @@ from tfdist_kit.launcher.supervisor import (
     Progress,
     Said,
     Signalled,
-    State,
-    Why,
 )
+from tfdist_kit.launcher.request import Deadlines
+from tfdist_kit.launcher.supervisor import Cause, State, Why
 
 STALL = Deadlines(stall=10, start=60, grace=5)
 EVALUATED = ("worker:0", "worker:1", "evaluator:0")

@@ -9,9 +9,10 @@ import pytest
 
 from tests.launcher.histories import History, failure
 from tfdist_kit.launcher.failure import is_aftermath
-from tfdist_kit.launcher.plan import ConsoleWish, RunPlan
+from tfdist_kit.launcher.messages import Exited, Said
+from tfdist_kit.launcher.plan import RunPlan
+from tfdist_kit.launcher.request import ConsoleWish
 from tfdist_kit.launcher.summary import headline, summarise, tail
-from tfdist_kit.launcher.supervisor import Exited, Said
 
 IN_A_GRAPH = """Graph execution error:
 

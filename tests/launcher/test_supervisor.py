@@ -7,18 +7,17 @@ from signal import SIGINT, SIGKILL, SIGTERM
 import pytest
 
 from tests.launcher.histories import History
-from tfdist_kit.launcher.plan import Deadlines
-from tfdist_kit.launcher.supervisor import (
+from tfdist_kit.launcher.messages import (
     Dumped,
     Exited,
     Listening,
     NotStarted,
     Said,
     Signalled,
-    State,
     Tell,
-    Why,
 )
+from tfdist_kit.launcher.request import Deadlines
+from tfdist_kit.launcher.supervisor import State, Why
 
 EVALUATED = ("chief:0", "worker:0", "evaluator:0")
 
@@ -27,6 +26,12 @@ def test_all_workers_end_well() -> None:
     history = History().all_join(1).at(5, Exited(0, 0)).at(6, Exited(1, 0))
     assert history.supervisor.state is State.OVER
     assert history.kills() == []
+    assert history.outcome().exit_code == 0
+
+
+def test_a_signal_that_comes_with_the_end_changes_nothing() -> None:
+    history = History().all_join(1).at(5, Exited(0, 0), Exited(1, 0), Signalled(SIGINT))
+    assert history.supervisor.state is State.OVER
     assert history.outcome().exit_code == 0
 
 

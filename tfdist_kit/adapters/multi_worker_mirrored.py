@@ -64,7 +64,8 @@ def multi_worker_mirrored(
         on_single_worker: What to do when TF_CONFIG is set and TensorFlow would nevertheless
             train alone, because the cluster is missing or misspelt in it.
         join_timeout: Seconds until a task that has not joined is an error (the leader's absence
-            is noticed some 5 s later); None waits for ever, as TensorFlow does.
+            is noticed some 5 s later); None waits for ever, as TensorFlow does, and so does
+            every worker under ``tfdist run --debug-rank``.
         heartbeat_timeout: Seconds until a task that has frozen counts as dead; None is
             TensorFlow's own (10 s).
         keras: Whether Keras 3 models are made to work on several workers (see
@@ -83,6 +84,8 @@ def multi_worker_mirrored(
     Source: https://www.tensorflow.org/api_docs/python/tf/distribute/MultiWorkerMirroredStrategy
     """
     _check_arguments(api, communication_options, on_single_worker, join_timeout, heartbeat_timeout)
+    if "TFDIST_DEBUG_RANK" in os.environ:
+        join_timeout = None
     tf = _tensorflow()
     arguments = _class_arguments(tf, api, communication, communication_options)
     if cluster_resolver is not None:

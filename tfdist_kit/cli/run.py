@@ -27,13 +27,16 @@ DEFAULTS: Mapping[str, Any] = {
     "workers": 2,
     "chief": False,
     "evaluator": False,
+    "isolate": False,
+    "debug_rank": None,
+    "gpus_per_worker": None,
     "module": False,
     "args": [],
     "env": {},
     "start_method": "auto",
     "fast_exit": True,
     "log_dir": None,
-    "tee": True,
+    "tee": None,
     "rank_filter": None,
     "timestamps": False,
     "timeout": None,
@@ -93,6 +96,18 @@ def _add_cluster_options(group: Any) -> None:
     yes_or_no = argparse.BooleanOptionalAction
     group.add_argument("--chief", action=yes_or_no, help="add a chief to the workers")
     group.add_argument("--evaluator", action=yes_or_no, help="add an evaluator")
+    group.add_argument(
+        "--isolate", action=yes_or_no, help="in a network of its own, which nobody else can reach"
+    )
+    group.add_argument(
+        "--debug-rank", type=int, metavar="N", help="give rank N the terminal; no deadlines"
+    )
+    group.add_argument(
+        "--gpus-per-worker",
+        type=int,
+        metavar="K",
+        help="let each process see K GPUs of its own; 0 hides all (default: all see all)",
+    )
     group.add_argument(
         "-m", "--module", action="store_true", help="SCRIPT is a module, as for python -m"
     )
@@ -157,7 +172,11 @@ def _add_output_options(group: Any) -> None:
         help="the run folder (default: a new one under the system's temp folder; "
         "the newest 10 are kept)",
     )
-    group.add_argument("--tee", action=yes_or_no, help="show the workers' output (default: yes)")
+    group.add_argument(
+        "--tee",
+        action=yes_or_no,
+        help="show the workers' output (default: yes, but not with --debug-rank)",
+    )
     group.add_argument(
         "--rank-filter", metavar="RANKS", type=_ranks, help="show only these, for example 0,2"
     )
@@ -201,7 +220,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         target: The script or module.
         args: Its arguments on the command line; a preset's own come before them.
     """
-    ranks = options["rank_filter"]
+    ranks, tee = options["rank_filter"], options["tee"]
     return RunRequest(
         target=target,
         args=(*options["args"], *args),
@@ -223,8 +242,11 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         ),
         restarts=RestartWish(options["max_restarts"], options["restart_delay"]),
         console=ConsoleWish(
-            tee=options["tee"],
+            tee=options["debug_rank"] is None if tee is None else tee,
             ranks=None if ranks is None else tuple(ranks),
             timestamps=options["timestamps"],
         ),
+        isolate=options["isolate"],
+        debug_rank=options["debug_rank"],
+        gpus_per_worker=options["gpus_per_worker"],
     )

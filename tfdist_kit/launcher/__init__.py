@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from tfdist_kit.launcher.cluster import LocalCluster
     from tfdist_kit.launcher.launch import dry_run, run
     from tfdist_kit.launcher.outcome import Outcome
-    from tfdist_kit.launcher.plan import ConsoleWish, Deadlines, RestartWish, RunPlan, RunRequest
+    from tfdist_kit.launcher.plan import RunPlan
     from tfdist_kit.launcher.pool import close_pool
+    from tfdist_kit.launcher.request import ConsoleWish, Deadlines, RestartWish, RunRequest
 
 __all__ = [
     "ConsoleWish",
@@ -36,14 +37,14 @@ __all__ = [
 __getattr__ = _lazy.looked_up(
     __name__,
     {
-        "ConsoleWish": "tfdist_kit.launcher.plan",
-        "Deadlines": "tfdist_kit.launcher.plan",
+        "ConsoleWish": "tfdist_kit.launcher.request",
+        "Deadlines": "tfdist_kit.launcher.request",
         "LocalCluster": "tfdist_kit.launcher.cluster",
         "Outcome": "tfdist_kit.launcher.outcome",
         "RemoteTraceback": "tfdist_kit.launcher.calls",
-        "RestartWish": "tfdist_kit.launcher.plan",
+        "RestartWish": "tfdist_kit.launcher.request",
         "RunPlan": "tfdist_kit.launcher.plan",
-        "RunRequest": "tfdist_kit.launcher.plan",
+        "RunRequest": "tfdist_kit.launcher.request",
         "close_pool": "tfdist_kit.launcher.pool",
         "dry_run": "tfdist_kit.launcher.launch",
         "run": "tfdist_kit.launcher.launch",

@@ -19,12 +19,7 @@ from typing import Any
 
 from tfdist_kit.launcher import failure, ports, proc, signals, stacks
 from tfdist_kit.launcher.failure import Failure
-from tfdist_kit.launcher.outcome import Outcome, conclude
-from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
-from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
-from tfdist_kit.launcher.run_dir import RunDir
-from tfdist_kit.launcher.spawn import Birth, Spawner, WorkerProcess
-from tfdist_kit.launcher.supervisor import (
+from tfdist_kit.launcher.messages import (
     Alive,
     Dump,
     Dumped,
@@ -38,11 +33,17 @@ from tfdist_kit.launcher.supervisor import (
     Release,
     Said,
     Signalled,
-    State,
-    Supervisor,
     Tell,
     Tick,
 )
+from tfdist_kit.launcher.network import Network
+from tfdist_kit.launcher.outcome import Outcome, conclude
+from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
+from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
+from tfdist_kit.launcher.run_dir import RunDir
+from tfdist_kit.launcher.spawn import Birth, FreshSpawner, Spawner, WorkerProcess
+from tfdist_kit.launcher.supervisor import State, Supervisor
+from tfdist_kit.launcher.terminal import Terminal
 
 _STREAM_FDS = {"stdout": 1, "stderr": 2}
 _CHUNK = 1 << 20
@@ -65,35 +66,46 @@ class Finished:
     places: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What lives as long as the run, over all its attempts.
+
+    Attributes:
+        folder: The run folder.
+        environ: The environment that the workers inherit.
+        console: Where the workers' output and our own lines go.
+        caught: Where the launcher's signals are read (see `signals.as_bytes`).
+        began: When the first attempt was started.
+    """
+
+    folder: RunDir
+    environ: Mapping[str, str]
+    console: Console
+    caught: int
+    began: float
+
+
 class Attempt:
     """One attempt: every worker started once, and seen through to the end.
 
     Args:
         plan: What to start.
-        folder: The run folder.
-        environ: The environment that the workers inherit.
+        around: What lives as long as the run.
+        network: Where their servers listen.
         spawner: What brings them to life.
-        console: Where the workers' output and our own lines go.
-        caught: Where the launcher's signals are read (see `signals.as_bytes`).
-        run_started: When the run's first attempt was started.
     """
 
     def __init__(
-        self,
-        plan: RunPlan,
-        folder: RunDir,
-        environ: Mapping[str, str],
-        spawner: Spawner,
-        console: Console,
-        caught: int,
-        run_started: float,
+        self, plan: RunPlan, around: Surroundings, network: Network, spawner: Spawner
     ) -> None:
         self._plan = plan
         self._spawner = spawner
-        self._folder = folder
-        self._environ = environ
-        self._console = console
-        self._caught = caught
+        self._folder = around.folder
+        self._environ = around.environ
+        self._console = around.console
+        self._caught = around.caught
+        self._network = network
+        self._terminal = Terminal()
         self._processes: list[WorkerProcess] = []
         self._reports: dict[int, bytes] = {}
         self._logs: dict[int, StreamLog] = {}
@@ -107,7 +119,7 @@ class Attempt:
         self._places: tuple[str, ...] = ()
         self._selector = selectors.DefaultSelector()
         now = time.monotonic()
-        self._supervisor = Supervisor(plan.workers, plan.deadlines, now, run_started)
+        self._supervisor = Supervisor(plan.workers, plan.deadlines, now, around.began)
 
     def run(self) -> Finished:
         """Start the workers and see them through to the end."""
@@ -134,12 +146,17 @@ class Attempt:
 
     def _start(self) -> None:
         self._await_spawner()
+        for notice in self._plan.notices:
+            self._say(notice)
         for worker in self._plan.workers:
             if self._supervisor.state is not State.RUNNING:
                 break
             worker.folder.mkdir()
-            process = self._spawner.spawn(self._birth(worker))
+            spawner = FreshSpawner() if worker.foreground else self._spawner
+            process = spawner.spawn(self._birth(worker))
             self._processes.append(process)
+            if worker.foreground:
+                self._terminal.lend(process.pid)
             started = proc.start_time(process.pid)
             self._note(worker.rank, "started", pid=process.pid, start_time=started)
             self._watch(worker, process)
@@ -150,10 +167,13 @@ class Attempt:
     def _birth(self, worker: WorkerPlan) -> Birth:
         argv = (self._plan.target, *self._plan.args)
         env = {**self._environ, **worker.env}
-        return Birth(worker.rank, worker.name, argv, env, self._plan.orders(worker))
+        given = dict(_STREAM_FDS) if worker.foreground else {}
+        given |= self._network.fds
+        orders = self._plan.orders(worker)
+        return Birth(worker.rank, worker.name, argv, env, orders, given, worker.foreground)
 
     def _watch(self, worker: WorkerPlan, process: WorkerProcess) -> None:
-        for stream in _STREAM_FDS:
+        for stream in _STREAM_FDS.keys() & process.fds.keys():
             fd = process.fds[stream]
             self._logs[fd] = self._open_log(worker, stream)
             self._ranks[fd] = worker.rank
@@ -221,8 +241,16 @@ class Attempt:
             return
         self._next_look = time.monotonic() + _JOIN_POLL
         ranks = {self._plan.workers[rank].port: rank for rank in self._supervisor.not_joined()}
-        for port in (ports.listening(ranks) if ranks else None) or ():
+        inside = self._somebody_inside() if self._plan.isolated else "self"
+        for port in (ports.listening(ranks, inside) if ranks and inside else None) or ():
             self._handle(Listening(ranks[port]))
+
+    def _somebody_inside(self) -> int | None:
+        """A process in the workers' own network; a worker is there when its script begins."""
+        for worker, process in zip(self._supervisor.workers, self._processes, strict=False):
+            if worker.running and worker.alive:
+                return process.pid
+        return None
 
     # What happened
 
@@ -278,6 +306,8 @@ class Attempt:
             self._on_report(process.rank, report_fd)  # its last words come first
         if pidfd is not None:
             self._selector.unregister(pidfd)
+        if self._plan.workers[process.rank].foreground:
+            self._terminal.take_back()
         self._handle(Exited(process.rank, code))
 
     def _on_signals(self, fd: int) -> None:
@@ -372,6 +402,7 @@ class Attempt:
             if not process.has_ended:
                 process.send(signal.SIGKILL)
                 _wait_for_the_end(process)
+        self._terminal.take_back()
         self._pause_output(False)
         for fd in list(self._logs):  # what is in the pipes is all there is: the writers are dead
             for _ in range(_LAST_READS):  # or have escaped, and may write for ever

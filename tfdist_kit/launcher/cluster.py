@@ -24,11 +24,13 @@ from tfdist_kit._errors import (
     UsageError,
     WorkerError,
 )
-from tfdist_kit.launcher import calls, pool, summary, temp
+from tfdist_kit.launcher import calls, memory, pool, summary, temp
 from tfdist_kit.launcher.calls import Raised, RemoteTraceback, Returned
+from tfdist_kit.launcher.check import check_size
 from tfdist_kit.launcher.member import Member, start_member, wait_for_answers
-from tfdist_kit.launcher.plan import RunPlan, RunRequest, check_size, make_plan
-from tfdist_kit.launcher.ports import HeldPorts
+from tfdist_kit.launcher.network import Network, network
+from tfdist_kit.launcher.plan import RunPlan, make_plan
+from tfdist_kit.launcher.request import RunRequest
 from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.spawn import FreshSpawner, Spawner
 from tfdist_kit.launcher.start_method import StartMethod, Wish, gpu_device
@@ -48,6 +50,7 @@ class LocalCluster:
         evaluator: Whether to add one task of type ``evaluator``.
         env: Variables to set for every worker.
         log_dir: The run folder; None chooses one under the system's temp folder.
+        isolate: Whether to put the cluster into a network of its own, where that can be had.
         start_method: ``"preload"``, ``"fresh"``, or ``"auto"`` to preload unless there is a GPU.
         preload: What to import before the workers are forked.
         timeout: How long a `run` may take, in seconds; None is for ever.
@@ -69,6 +72,7 @@ class LocalCluster:
         evaluator: bool = False,
         env: Mapping[str, str] | None = None,
         log_dir: Path | str | None = None,
+        isolate: bool = False,
         start_method: Wish = "auto",
         preload: Sequence[str] = PRELOAD,
         timeout: float | None = 300.0,
@@ -82,14 +86,16 @@ class LocalCluster:
             evaluator=evaluator,
             env=dict(env or {}),
             log_dir=Path(log_dir) if log_dir is not None else None,
+            isolate=isolate,
             start_method=start_method,
         )
         check_size(self._request)
+        memory.check(self._request.size, preload=start_method != "fresh", tensorflow=False)
         self._preload = tuple(preload)
         self._timeout, self._drain, self._grace = timeout, drain, grace
         self._members: list[Member] = []
         self._open = contextlib.ExitStack()
-        self._ports = contextlib.ExitStack()
+        self._held = contextlib.ExitStack()
         self._attempt = -1
         self._unusable = "it has not been started; use it in a with statement"
 
@@ -135,23 +141,22 @@ class LocalCluster:
 
     def _start(self) -> None:
         self._attempt += 1
-        held = HeldPorts(self._request.size)
-        self._ports.enter_context(held)
+        place = self._held.enter_context(network(self._request.size, isolate=self._request.isolate))
         try:
-            plan = self._plan(held.numbers)
+            plan = self._plan(place)
             self._folder.begin(self._attempt, plan.to_dict())
             for worker in plan.workers:
-                self._members.append(start_member(plan, worker, self._spawner, os.environ))
+                self._members.append(start_member(plan, worker, self._spawner, place))
         except BaseException:
             self._unusable = "it could not be started"
             self._kill()
             raise
         self._unusable = ""
 
-    def _plan(self, ports: Sequence[int]) -> RunPlan:
+    def _plan(self, place: Network) -> RunPlan:
         plan = make_plan(
             self._request,
-            ports=ports,
+            network=place,
             run_dir=self.run_dir,
             scratch=self._scratch,
             environ=os.environ,
@@ -175,7 +180,7 @@ class LocalCluster:
         for member in self._members:
             member.close()
         self._members = []
-        self._ports.close()
+        self._held.close()
 
     # Work
 

@@ -100,7 +100,7 @@ class Hidden:
         """Why a fresh import would be different, or an empty string."""
         for variable in sorted({*self.environ, *os.environ}):
             now, then = os.environ.get(variable), self.environ.get(variable)
-            if now in (then, self.made.get(variable)):
+            if now == then or (now is not None and now == self.made.get(variable)):
                 continue
             if is_read_at_import(variable, package):
                 done = "takes out" if now is None else "sets"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from tfdist_kit.launcher import signals, start_method, temp
+from tfdist_kit.launcher import memory, signals, start_method, temp
+from tfdist_kit.launcher.check import check
+from tfdist_kit.launcher.network import network
 from tfdist_kit.launcher.outcome import Outcome
 from tfdist_kit.launcher.output import Console
-from tfdist_kit.launcher.plan import RunPlan, RunRequest, check, make_plan
-from tfdist_kit.launcher.ports import HeldPorts
+from tfdist_kit.launcher.plan import RunPlan, make_plan
+from tfdist_kit.launcher.request import RunRequest
 from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.series import Ending, Series
 from tfdist_kit.launcher.start_method import StartMethod
@@ -29,10 +31,9 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
     Raises:
         UsageError: It cannot be done; nothing was started.
     """
-    check(request)
+    start = _prepare(request, environ)
     with RunDir(request.log_dir) as folder, temp.scratch() as scratch, _console() as console:
         with signals.as_bytes() as caught:
-            start = _start_method(request, environ)
             series = Series(request, start, environ, folder, scratch, console, caught)
             ending = series.run()
         # No worker is left; from here on a signal may end us as it ends any program.
@@ -45,27 +46,31 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
 
 def dry_run(request: RunRequest, environ: Mapping[str, str]) -> RunPlan:
     """The plan that `run` would carry out; ports and run folder are chosen anew each time."""
-    check(request)
+    start = _prepare(request, environ)
     run_dir = (request.log_dir or temp.home() / "RUN_DIR").absolute()
     scratch = temp.home() / "TMPDIR"
-    with HeldPorts(request.size) as held:
+    with network(request.size, isolate=request.isolate) as place:
         return make_plan(
             request,
-            ports=held.numbers,
+            network=place,
             run_dir=run_dir,
             scratch=scratch,
             environ=environ,
-            start=_start_method(request, environ),
+            start=start,
         )
 
 
-def _start_method(request: RunRequest, environ: Mapping[str, str]) -> StartMethod:
-    return start_method.choose(
+def _prepare(request: RunRequest, environ: Mapping[str, str]) -> StartMethod:
+    """Refuse what cannot be done, and choose how the workers are started."""
+    check(request, environ)
+    start = start_method.choose(
         request.start_method,
         request.target,
         is_module=request.is_module,
         environ={**environ, **request.env},
     )
+    memory.check(request.size, preload=bool(start.preload), tensorflow=start.tensorflow)
+    return start
 
 
 def _tell(ending: Ending, folder: RunDir, console: Console) -> None:

@@ -14,13 +14,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist_kit._errors import WorkerLostError
 from tfdist_kit.launcher import channel
 from tfdist_kit.launcher.calls import Answer, Raised
+from tfdist_kit.launcher.network import Network
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
 from tfdist_kit.launcher.spawn import Birth, Spawner, WorkerProcess
 from tfdist_kit.launcher.summary import signal_name
@@ -104,19 +105,17 @@ class Member:
         self.process.close()
 
 
-def start_member(
-    plan: RunPlan, worker: WorkerPlan, spawner: Spawner, environ: Mapping[str, str]
-) -> Member:
+def start_member(plan: RunPlan, worker: WorkerPlan, spawner: Spawner, place: Network) -> Member:
     """Start one worker."""
     worker.folder.mkdir()
     ours, theirs = socket.socketpair()
     with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as always:
         on_failure.callback(ours.close)
         always.callback(theirs.close)
-        given = {"calls": theirs.fileno()}
+        given = {"calls": theirs.fileno(), **place.fds}
         for name, path in _files(worker).items():
             given[name] = always.enter_context(path.open("wb", buffering=0)).fileno()
-        env = {**environ, **worker.env}
+        env = {**os.environ, **worker.env}
         argv = tuple(sys.argv) or ("",)
         birth = Birth(worker.rank, worker.name, argv, env, plan.orders(worker), given)
         process = spawner.spawn(birth)

@@ -7,11 +7,12 @@ one.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-_TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_TCP_TABLES = ("net/tcp", "net/tcp6")
 _LISTEN = "0A"
 
 
@@ -45,14 +46,21 @@ def _hold_one() -> socket.socket:
     return held
 
 
-def listening(wanted: Iterable[int]) -> frozenset[int] | None:
-    """The ports of `wanted` on which a program of this machine listens.
+def listening(wanted: Iterable[int], where: int | str = "self") -> frozenset[int] | None:
+    """The ports of `wanted` on which a program listens.
+
+    Args:
+        wanted: The ports to look for.
+        where: A process in the network to look at; this one by default.
 
     Returns:
-        The ports, or None where the system does not tell (no ``/proc/net/tcp``).
+        The ports, or None where the system does not tell (no ``/proc``).
     """
     ports = frozenset(wanted)
-    tables = [table.read_text() for table in _TCP_TABLES if table.exists()]
+    tables = []
+    for table in _TCP_TABLES:
+        with contextlib.suppress(OSError):  # or the process has just ended
+            tables.append(Path(f"/proc/{where}/{table}").read_text())
     if not tables:
         return None
     rows = (row.split() for table in tables for row in table.splitlines()[1:])

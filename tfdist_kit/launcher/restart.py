@@ -17,7 +17,7 @@ from enum import Enum
 
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.outcome import Outcome
-from tfdist_kit.launcher.plan import RestartWish
+from tfdist_kit.launcher.request import RestartWish
 from tfdist_kit.launcher.supervisor import Why, WorkerState
 
 PREEMPTED_EXIT = 42

@@ -16,12 +16,13 @@ from pathlib import Path
 
 from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher import signals, summary
-from tfdist_kit.launcher.attempt import Attempt, Finished
+from tfdist_kit.launcher.attempt import Attempt, Finished, Surroundings
+from tfdist_kit.launcher.network import Network, network
 from tfdist_kit.launcher.outcome import Outcome, cut_short
 from tfdist_kit.launcher.output import Console
-from tfdist_kit.launcher.plan import RunPlan, RunRequest, make_plan
-from tfdist_kit.launcher.ports import HeldPorts
+from tfdist_kit.launcher.plan import RunPlan, make_plan
 from tfdist_kit.launcher.preload import Preloaded
+from tfdist_kit.launcher.request import RunRequest
 from tfdist_kit.launcher.restart import Budget, Decision, Verdict, judge
 from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.spawn import FreshSpawner, Spawner
@@ -92,8 +93,12 @@ class Series:
         Raises:
             UsageError: The first one could not be started.
         """
-        with self._held, self._open:
+        with contextlib.closing(self), self._open:
             return self._run()
+
+    def close(self) -> None:
+        """Give the ports back."""
+        self._held.close()
 
     def _run(self) -> Ending:
         budget = Budget(self.request.restarts)
@@ -118,9 +123,10 @@ class Series:
             last = following
 
     def _attempt(self, number: int) -> Finished:
+        place = self._new_network()
         plan = make_plan(
             self.request,
-            ports=self._hold_new_ports(),
+            network=place,
             run_dir=self.folder.path,
             scratch=self.scratch,
             environ=self.environ,
@@ -128,15 +134,8 @@ class Series:
             attempt=number,
         )
         self.folder.begin(number, plan.to_dict())
-        return Attempt(
-            plan,
-            self.folder,
-            self.environ,
-            self._spawner_for(plan),
-            self.console,
-            self.caught,
-            self._began,
-        ).run()
+        around = Surroundings(self.folder, self.environ, self.console, self.caught, self._began)
+        return Attempt(plan, around, place, self._spawner_for(plan)).run()
 
     def _spawner_for(self, plan: RunPlan) -> Spawner:
         """What brings the workers of all attempts to life, made for the first of them."""
@@ -149,12 +148,13 @@ class Series:
                 self._spawner = self._open.enter_context(contextlib.closing(preloaded))
         return self._spawner
 
-    def _hold_new_ports(self) -> tuple[int, ...]:
-        """Choose them while the old ones are still held, so that they are others."""
-        held = HeldPorts(self.request.size)
-        self._held.close()
-        self._held.enter_context(held)
-        return held.numbers
+    def _new_network(self) -> Network:
+        """Choose ports while the old ones are still held, so that they are others."""
+        with contextlib.ExitStack() as stack:
+            place = stack.enter_context(network(self.request.size, isolate=self.request.isolate))
+            self._held.close()
+            self._held = stack.pop_all()
+        return place
 
     def _judge(self, last: Finished) -> Verdict:
         verdict = judge(last.supervisor.workers, last.failures, last.outcome)

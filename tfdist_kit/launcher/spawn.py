@@ -48,6 +48,7 @@ class Birth:
         env: Its whole environment.
         orders: What it is told beyond that (see `worker.Orders`), without its descriptors.
         given: Descriptors that it gets as they are, by name.
+        foreground: Whether it has the launcher's own input and output.
     """
 
     rank: int
@@ -56,6 +57,7 @@ class Birth:
     env: Mapping[str, str]
     orders: Mapping[str, Any]
     given: Mapping[str, int] = field(default_factory=dict)
+    foreground: bool = False
 
 
 class Spawner(Protocol):
@@ -192,12 +194,9 @@ def _start(birth: Birth, ends: Ends) -> subprocess.Popen[bytes]:
     inherited = {name: fd for name, fd in ends.workers.items() if name not in ("stdout", "stderr")}
     return subprocess.Popen(
         boot_command("worker", {**birth.orders, "fds": inherited}, birth.argv),
-        stdin=subprocess.DEVNULL,
-        stdout=ends.workers["stdout"],
-        stderr=ends.workers["stderr"],
         env=birth.env,
         pass_fds=tuple(inherited.values()),
-        start_new_session=True,
+        **_surroundings(birth, ends),
     )
 
 
@@ -209,6 +208,16 @@ def _reaper(process: subprocess.Popen[bytes]) -> Callable[[], int | None]:
         return code
 
     return reap_it
+
+
+def _surroundings(birth: Birth, ends: Ends) -> dict[str, Any]:
+    """The worker's input and output, and how it gets a process group of its own."""
+    if not birth.foreground:
+        streams = {name: ends.workers[name] for name in ("stdout", "stderr")}
+        return {"stdin": subprocess.DEVNULL, "start_new_session": True, **streams}
+    # In a session of its own it would have no terminal.
+    new = sys.version_info >= (3, 11)
+    return {"process_group": 0} if new else {"preexec_fn": os.setpgrp}
 
 
 def _open_pidfd(pid: int) -> int | None:

@@ -10,6 +10,7 @@ A failure starts the draining: the peers of a failed worker may still end by the
 an error of their own. Whoever remains is sent SIGTERM, and SIGKILL after the grace period,
 because TensorFlow swallows SIGTERM once a strategy exists. A run that hangs is first asked where
 its workers are (dumping). A run in which every worker ends well goes from running to over directly.
+While a worker is being debugged, only a signal to the launcher ends anything.
 """
 
 from __future__ import annotations
@@ -19,7 +20,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from tfdist_kit.launcher.plan import Deadlines, WorkerPlan
+from tfdist_kit.launcher.messages import (
+    Action,
+    Alive,
+    Dump,
+    Dumped,
+    Exited,
+    Explain,
+    Kill,
+    Listening,
+    Message,
+    NotStarted,
+    Progress,
+    Release,
+    Said,
+    Signalled,
+    Tell,
+    Tick,
+)
+from tfdist_kit.launcher.plan import WorkerPlan
+from tfdist_kit.launcher.request import Deadlines
 from tfdist_kit.launcher.silence import Silence
 
 TIME_LIMIT_EXIT = 124
@@ -27,120 +47,6 @@ LEFT_EARLY_EXIT = 1
 LEAVE_WAIT = 5.0
 """How long a worker that has finished is kept for the sake of its peers, in seconds."""
 DUMP_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class Said:
-    """A worker reported a phase (see `report.Phase`)."""
-
-    rank: int
-    phase: str
-
-
-@dataclass(frozen=True)
-class Alive:
-    """A worker's output was read, or is left unread by us: it is not silent."""
-
-    rank: int
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A worker reported that it goes on; `step` is None when it counts none."""
-
-    rank: int
-    step: int | None
-
-
-@dataclass(frozen=True)
-class Listening:
-    """A worker's port is being listened on: TensorFlow's server stands, it waits for its peers."""
-
-    rank: int
-
-
-@dataclass(frozen=True)
-class Exited:
-    """A worker's process has ended; `returncode` is negative for a signal, as in subprocess."""
-
-    rank: int
-    returncode: int
-
-
-@dataclass(frozen=True)
-class NotStarted:
-    """A worker was not started, because the run was ended before its turn came."""
-
-    rank: int
-
-
-@dataclass(frozen=True)
-class Signalled:
-    """The launcher itself received a signal."""
-
-    signum: int
-
-
-@dataclass(frozen=True)
-class Dumped:
-    """The stacks that `Dump` asked for are all there, as far as they will come."""
-
-
-@dataclass(frozen=True)
-class Tick:
-    """Nothing happened but time."""
-
-
-Message = Said | Alive | Progress | Listening | Exited | NotStarted | Signalled | Dumped | Tick
-
-
-@dataclass(frozen=True)
-class Kill:
-    """Send `signum` to the process group of `rank`."""
-
-    rank: int
-    signum: int
-
-
-@dataclass(frozen=True)
-class Release:
-    """Let `rank`, whose program has ended well, leave."""
-
-    rank: int
-
-
-@dataclass(frozen=True)
-class Tell:
-    """Tell the user one line."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Dump:
-    """Ask every worker for the stacks of its threads.
-
-    Attributes:
-        reason: Why.
-        is_last: Whether the workers are ended then.
-    """
-
-    reason: str
-    is_last: bool
-
-
-@dataclass(frozen=True)
-class Explain:
-    """Make out of the stacks that have come where the workers are.
-
-    Attributes:
-        aloud: Tell the user now, and not only at the end.
-    """
-
-    aloud: bool
-
-
-Action = Kill | Release | Tell | Dump | Explain
 
 
 class State(Enum):
@@ -323,6 +229,8 @@ class Supervisor:
         self._silence.end(rank)
         if returncode != 0 and worker.ended_by is None:
             self._on_failure(rank, now)
+        if self.plans[rank].foreground and self.state is State.DRAINING:
+            self._phase_ends = now + self._drain()
         if not any(worker.alive for worker in self.workers):
             self.state = State.OVER
         elif self._training_over_at is None and not self._living_trainers():
@@ -334,13 +242,17 @@ class Supervisor:
             return
         worker.failed_at = now
         if self.state is State.RUNNING:
-            drain = self.deadlines.drain if not self.not_joined() else 0.0
+            drain = self._drain()
             if any(peer.alive for peer in self.workers if peer is not worker):
                 fate = f"its peers have {drain:g} s to end" if drain else "ending its peers"
+                if self._is_debugging():
+                    fate = "nothing is ended while a worker is being debugged"
                 self._tell(f"{self.plans[rank].name} failed; {fate}")
             self._enter(State.DRAINING, now, drain, Cause(Why.FAILURE, (rank,)))
 
     def _on_signal(self, signum: int, now: float) -> None:
+        if self.state is State.OVER:
+            return  # it came with the last worker's end
         name = signal.Signals(signum).name
         if signum == signal.SIGQUIT:
             self._dump(f"{name} was received", now)
@@ -358,6 +270,8 @@ class Supervisor:
     def _deadlines_ahead(self) -> list[float | None]:
         if self.state is State.OVER:
             return []
+        if self.state in (State.RUNNING, State.DRAINING) and self._is_debugging():
+            return [None, None, None]
         began = self.started if self.run_started is None else self.run_started
         total = _after(began, self.deadlines.total)
         if self.state is State.DRAINING:
@@ -416,7 +330,7 @@ class Supervisor:
 
     def _look_for_early_leavers(self, now: float) -> None:
         """Fail when somebody waits for a worker whose program has ended without joining."""
-        if self.state is not State.RUNNING or self._first_joined_at is None:
+        if self.state is not State.RUNNING or self._first_joined_at is None or self._is_debugging():
             return
         gone = tuple(rank for rank in self.not_joined() if self.workers[rank].left_early)
         waiting = [rank for rank in self._living_trainers() if self.workers[rank].joined]
@@ -490,6 +404,14 @@ class Supervisor:
                 self._actions.append(Kill(rank, fitting))
 
     # Questions
+
+    def _is_debugging(self) -> bool:
+        pairs = zip(self.plans, self.workers, strict=True)
+        return any(plan.foreground and worker.alive for plan, worker in pairs)
+
+    def _drain(self) -> float:
+        """How long the peers of a failed worker have; without a cluster they wait in vain."""
+        return self.deadlines.drain if not self.not_joined() else 0.0
 
     def not_joined(self) -> tuple[int, ...]:
         """The ranks that are expected to join the cluster and have not."""

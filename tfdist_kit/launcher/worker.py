@@ -1,8 +1,9 @@
 """What runs in a worker process before, around and after the user's code.
 
-``spawn`` starts ``main`` in a fresh interpreter, `zygote` calls ``serve`` in a forked one: tie this
-process group's life to the launcher's -> run the script or module as ``__main__`` -> record how it
-ended -> wait until every worker has ended, where they trained together -> leave.
+``spawn`` starts ``main`` in a fresh interpreter, `zygote` calls ``serve`` in a forked one: enter
+the cluster's private network, if there is one -> tie this process group's life to the launcher's
+-> run the script or module as ``__main__`` -> record how it ended -> wait until every worker has
+ended, where they trained together -> leave.
 
 It changes nothing that a program could notice: ``__main__``, ``sys.argv``, ``sys.path`` and the
 exit code are those of ``python script.py``.
@@ -25,7 +26,7 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,8 @@ from tfdist_kit.launcher import failure, leaving, ports, report, stack_dump
 _OWN_FILES = (__file__, importlib.machinery.__file__, "<frozen importlib")
 _HIGH = 4096
 CALLS = "calls"
+NETWORK = "network"
+"""What the names of the descriptors of a private network begin with."""
 KEYBOARD_INTERRUPT_EXIT = 128 + signal.SIGINT
 
 
@@ -259,11 +262,25 @@ def main(orders: str) -> NoReturn:
 
 
 def settle(orders: Orders) -> Orders:
-    """Tie this process to its launcher, and put its descriptors where they stay."""
-    fds = {name: _out_of_the_way(fd) for name, fd in orders.fds.items()}
+    """Enter the network, tie this process to its launcher, and put its descriptors away."""
+    _enter_network([fd for name, fd in orders.fds.items() if name.startswith(NETWORK)])
+    fds = {
+        name: _out_of_the_way(fd) for name, fd in orders.fds.items() if not name.startswith(NETWORK)
+    }
     die_with_launcher(fds["alive"])
     report.open_pipe(fds["report"])
     return replace(orders, fds=fds)
+
+
+def _enter_network(fds: Sequence[int]) -> None:
+    """Enter the private network whose descriptors were inherited, if there is one."""
+    if fds:
+        from tfdist_kit.launcher import netns  # the others do without
+
+        try:
+            netns.enter(fds)
+        except OSError as error:
+            sys.exit(f"tfdist: this worker cannot enter the private network: {error}")
 
 
 def serve(orders: Orders) -> NoReturn:

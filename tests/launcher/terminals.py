@@ -1,0 +1,91 @@
+"""A terminal with ``tfdist`` on it, as a shell would start it, and what a user types."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+import uuid
+
+from tests.commands import DEADLINE, MARK, TFDIST, Command
+
+# A shell in small: a session with a controlling terminal, the command as its foreground job.
+SHELL = """\
+import fcntl, os, signal, subprocess, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+def own_group():
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+before = termios.tcgetattr(0)
+job = subprocess.Popen(sys.argv[1:], preexec_fn=own_group)
+code = job.wait()
+print("terminal given back:", os.tcgetpgrp(0) == job.pid, termios.tcgetattr(0) == before)
+print("exit code:", code, flush=True)
+"""
+
+
+class Terminal(Command):
+    """``tfdist ARGS`` in a terminal of its own.
+
+    Attributes:
+        shown: What it has shown since it last did what `shows` waits for.
+    """
+
+    def __enter__(self) -> Terminal:
+        self.mark = uuid.uuid4().hex
+        self.shown = ""
+        self._master, slave = pty.openpty()
+        plain = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+        own = {"TMPDIR": str(self.folder), "TERM": "dumb", "NO_COLOR": "1", MARK: self.mark}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SHELL, *TFDIST, *map(str, self.args)],
+            cwd=self.folder,
+            env={**plain, **own},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            text=True,
+        )
+        os.close(slave)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        os.close(self._master)
+        super().__exit__(*exception)
+
+    def types(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._master, text.encode())
+
+    def shows(self, pattern: str, *, press: str = "") -> None:
+        """Wait until the terminal has shown `pattern`, and forget what came until then.
+
+        Args:
+            pattern: A regular expression.
+            press: Keys to press again and again meanwhile, as a user does: Python's readline does
+                not notice a Ctrl-C that comes just before it begins to wait.
+        """
+        deadline = time.monotonic() + DEADLINE
+        while not (found := re.search(pattern, self.shown)):
+            self.types(press)
+            patience = 1.0 if press else DEADLINE
+            if select.select([self._master], [], [], patience)[0]:
+                self.shown += self._read(pattern)
+            assert time.monotonic() < deadline, self._missed(pattern)
+        self.shown = self.shown[found.end() :]
+
+    def _read(self, pattern: str) -> str:
+        try:
+            return os.read(self._master, 4096).decode().replace("\r\n", "\n")
+        except OSError:  # everybody has left
+            raise AssertionError(self._missed(pattern)) from None
+
+    def _missed(self, pattern: str) -> str:
+        return f"{pattern!r} did not come: {self.shown}"
