@@ -23,7 +23,9 @@ ENV = {
 
 def cluster(workers: int = 2, *, chief: bool = False, evaluator: bool = False) -> LocalCluster:
     """A cluster of the suite's own kind."""
-    return LocalCluster(workers, chief=chief, evaluator=evaluator, env=ENV, preload=PRELOAD)
+    return LocalCluster(
+        workers, chief=chief, evaluator=evaluator, env=ENV, preload=PRELOAD, isolate=True
+    )
 
 
 def run_workers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -71,6 +72,12 @@ def test_output_by_rank(cluster: LocalCluster) -> None:
     assert cluster.output(0, "stderr") == "rank 0 complains\n"
     cluster.restart()
     assert cluster.output(1) == ""
+
+
+def test_a_private_network(tmp_path: Path) -> None:
+    with bare(tmp_path, isolate=True) as made:
+        inside = made.run(os.readlink, "/proc/self/ns/net")
+        assert inside[0] == inside[1] != os.readlink("/proc/self/ns/net")
 
 
 def test_lambdas_and_closures(cluster: LocalCluster) -> None:
@@ -178,6 +185,8 @@ def test_a_function_that_hangs(cluster: LocalCluster) -> None:
     with pytest.raises(ClusterTimeoutError, match=r"rank 1 .* did not return within 0.5 s") as late:
         cluster.run(in_workers.hang, 1, timeout=0.5)
     assert late.value.ranks == (1,)
+    assert "rank 1 (worker:1) is at" in str(late.value)
+    assert "time.sleep(60)" in str(late.value)
     assert time.monotonic() - begin < 5
 
 

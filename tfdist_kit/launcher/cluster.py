@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 import signal
 import time
@@ -24,7 +25,7 @@ from tfdist_kit._errors import (
     UsageError,
     WorkerError,
 )
-from tfdist_kit.launcher import calls, memory, pool, summary, temp
+from tfdist_kit.launcher import calls, memory, pool, stacks, summary, temp
 from tfdist_kit.launcher.calls import Raised, RemoteTraceback, Returned
 from tfdist_kit.launcher.check import check_size
 from tfdist_kit.launcher.member import Member, start_member, wait_for_answers
@@ -35,6 +36,7 @@ from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.spawn import FreshSpawner, Spawner
 from tfdist_kit.launcher.start_method import StartMethod, Wish, gpu_device
 
+_log = logging.getLogger(__name__)
 PRELOAD = ("tensorflow",)
 
 
@@ -141,7 +143,10 @@ class LocalCluster:
 
     def _start(self) -> None:
         self._attempt += 1
-        place = self._held.enter_context(network(self._request.size, isolate=self._request.isolate))
+        wish = self._request
+        place = self._held.enter_context(network(wish.size, isolate=wish.isolate))
+        for notice in place.notices:
+            _log.warning("%s", notice)
         try:
             plan = self._plan(place)
             self._folder.begin(self._attempt, plan.to_dict())
@@ -258,11 +263,21 @@ class LocalCluster:
         if dead:
             return dead[0].lost()
         names = ", ".join(member.plan.name for member in silent)
+        places = "\n  ".join(self._places())
         return ClusterTimeoutError(
-            f"{names} did not return within {limit:g} s",
+            f"{names} did not return within {limit:g} s\n  {places}",
             hint=f"output in {self.run_dir}; a larger timeout= if it only needs more time",
             ranks=tuple(member.rank for member in silent),
         )
+
+    def _places(self) -> tuple[str, ...]:
+        """Where the workers are, a line each; their stacks are kept in their folders."""
+        targets = [member.target for member in self._members]
+        collection = stacks.Collection(targets, "a call took too long", is_last=True)
+        deadline = time.monotonic() + stacks.DEADLINE
+        while not collection.is_complete() and time.monotonic() < deadline:
+            time.sleep(stacks.POLL)
+        return stacks.explained(collection.answers())
 
     def _error_in(self, rank: int, failed: Mapping[int, Raised]) -> BaseException:
         told = failed[rank].failure

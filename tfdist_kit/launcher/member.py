@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist_kit._errors import WorkerLostError
-from tfdist_kit.launcher import channel
+from tfdist_kit.launcher import channel, proc, stacks
 from tfdist_kit.launcher.calls import Answer, Raised
 from tfdist_kit.launcher.network import Network
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
@@ -38,16 +38,25 @@ class Member:
         plan: Its part of the plan.
         process: Its process.
         control: The channel to it.
+        started: When its process started (see `proc.start_time`).
     """
 
     plan: WorkerPlan
     process: WorkerProcess
     control: socket.socket
+    started: int | None
 
     @property
     def rank(self) -> int:
         """Its rank."""
         return self.plan.rank
+
+    @property
+    def target(self) -> stacks.Target:
+        """How to ask it where it is."""
+        pid = self.process.pid if self.process.returncode() is None else None
+        folder, joins = self.plan.folder, self.plan.joins
+        return stacks.Target(self.rank, self.plan.name, folder, pid, self.started, joins)
 
     def check_alive(self) -> None:
         """Refuse to go on without it.
@@ -121,7 +130,7 @@ def start_member(plan: RunPlan, worker: WorkerPlan, spawner: Spawner, place: Net
         process = spawner.spawn(birth)
         channel.send(ours, {"path": sys.path})
         on_failure.pop_all()
-    return Member(worker, process, ours)
+    return Member(worker, process, ours, proc.start_time(process.pid))
 
 
 def _files(worker: WorkerPlan) -> dict[str, Path]:
