@@ -27,6 +27,9 @@ DEFAULTS: Mapping[str, Any] = {
     "tee": True,
     "rank_filter": None,
     "timestamps": False,
+    "collapse": False,
+    "quiet_tf": False,
+    "live": True,
     "timeout": None,
     "start_timeout": Deadlines.start,
     "drain": Deadlines.drain,
@@ -112,7 +115,14 @@ def _add_output_options(group: Any) -> None:
     group.add_argument(
         "--rank-filter", metavar="RANKS", type=_ranks, help="show only these, for example 0,2"
     )
-    group.add_argument("--timestamps", action=yes_or_no, help="start each line with the time")
+    switches = {
+        "timestamps": "start each line with the time",
+        "collapse": "show the same line of several ranks, or one said again and again, once",
+        "quiet-tf": "leave TensorFlow's start-up notes out; errors are always shown",
+        "live": "on a terminal, show a status line per rank below the log (default: yes)",
+    }
+    for name, text in switches.items():
+        group.add_argument(f"--{name}", action=yes_or_no, help=text)
 
 
 def _ranks(text: str) -> list[int]:
@@ -173,5 +183,8 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
             tee=options["tee"],
             ranks=None if ranks is None else tuple(ranks),
             timestamps=options["timestamps"],
+            collapse=options["collapse"],
+            quiet_tf=options["quiet_tf"],
+            live=options["live"],
         ),
     )

@@ -16,13 +16,15 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from tfdist_kit.launcher import failure, ports
+from tfdist_kit.launcher import failure, live, ports
+from tfdist_kit.launcher.board import Board
+from tfdist_kit.launcher.console import Console
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.outcome import Outcome, conclude
-from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
 from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.spawn import WorkerProcess, spawn
+from tfdist_kit.launcher.streams import STREAM_FDS, Streams
 from tfdist_kit.launcher.summary import summarise
 from tfdist_kit.launcher.supervisor import (
     Exited,
@@ -40,13 +42,10 @@ from tfdist_kit.launcher.supervisor import (
 )
 
 HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_STREAM_FDS = {"stdout": 1, "stderr": 2}
-_CHUNK = 1 << 20
-_LAST_READS = 64
+_CHUNK = 1 << 16
 _LONGEST_WAIT = 3600.0
 _JOIN_POLL = 0.2
 _NO_PIDFD_POLL = 0.05
-_FULL_CONSOLE_POLL = 0.02
 _HURRIED_CONSOLE_WAIT = 1.0
 
 
@@ -63,17 +62,27 @@ class Attempt:
         self._plan = plan
         self._folder = folder
         self._environ = environ
-        self._console = Console()
+        self._board = Board([worker.task for worker in plan.workers])
+        wish, stderr = plan.console, STREAM_FDS["stderr"]
+        self._console = Console(live.live_view(self._board, stderr, environ) if wish.live else None)
+        self._streams = Streams(
+            wish, len(plan.workers), self._console, environ, self._board.heard, self._on_trouble
+        )
+        self._reads_output = False
         self._processes: list[WorkerProcess] = []
         self._reports: dict[int, bytes] = {}
-        self._logs: dict[int, StreamLog] = {}
-        self._paused = False
         self._next_look = 0.0
         self._selector = selectors.DefaultSelector()
         self._supervisor = Supervisor(plan.workers, plan.deadlines, time.monotonic())
 
     def run(self) -> Outcome:
         """Start the workers and see them through to the end."""
+        try:
+            return self._run()
+        finally:
+            self._console.close(_HURRIED_CONSOLE_WAIT)
+
+    def _run(self) -> Outcome:
         with _signals_as_bytes() as signals:
             self._selector.register(signals, selectors.EVENT_READ, self._on_signals)
             try:
@@ -92,6 +101,7 @@ class Attempt:
             process = spawn(self._plan, worker, self._environ)
             self._processes.append(process)
             self._note(worker.rank, "started", pid=process.process.pid)
+            self._board.started(worker.rank, process.process.pid, time.monotonic())
             self._watch(worker, process)
             self._step(wait=False)
             if self._supervisor.state is not State.RUNNING:
@@ -101,9 +111,7 @@ class Attempt:
 
     def _watch(self, worker: WorkerPlan, process: WorkerProcess) -> None:
         for stream, fd in process.output_fds().items():
-            os.set_blocking(fd, False)
-            self._logs[fd] = self._open_log(worker, stream)
-            self._selector.register(fd, selectors.EVENT_READ, self._on_output)
+            self._streams.add(worker, stream, fd)
         self._reports[process.report_fd] = b""
         on_report = partial(self._on_report, worker.rank)
         self._selector.register(process.report_fd, selectors.EVENT_READ, on_report)
@@ -111,20 +119,13 @@ class Attempt:
             on_exit = partial(self._on_exit, process)
             self._selector.register(process.pidfd, selectors.EVENT_READ, on_exit)
 
-    def _open_log(self, worker: WorkerPlan, stream: str) -> StreamLog:
-        wish = self._plan.console
-        shown = wish.tee and (wish.ranks is None or worker.rank in wish.ranks)
-        fd = _STREAM_FDS[stream]
-        prefix = rank_prefix(worker.rank, fd, plain=bool(self._environ.get("NO_COLOR")))
-        path = worker.folder / f"{stream}.log"
-        return StreamLog(path, self._console if shown else None, fd, prefix, wish.timestamps)
-
     # One turn of the loop
 
     def _step(self, *, wait: bool = True) -> None:
-        self._pause_output(self._console.is_full)
+        self._heed_output(time.monotonic() >= self._streams.next_read(time.monotonic()))
         for key, _ in self._selector.select(self._timeout() if wait else 0):
             key.data(key.fd)
+        self._streams.show_due()
         self._look_who_listens()
         for process in self._processes:
             if process.pidfd is None:
@@ -134,26 +135,26 @@ class Attempt:
     def _timeout(self) -> float:
         waits = [_LONGEST_WAIT]
         deadline = self._supervisor.next_deadline()
-        if deadline is not None:
-            waits.append(max(0.0, deadline - time.monotonic()))
+        now = time.monotonic()
+        dues = [deadline, self._streams.next_deadline()]
+        if not self._reads_output:
+            dues.append(self._streams.next_read(now))
+        waits += [max(0.0, due - now) for due in dues if due is not None]
         if self._supervisor.not_joined():
             waits.append(_JOIN_POLL)
-        if self._paused:
-            waits.append(_FULL_CONSOLE_POLL)
         if any(process.pidfd is None for process in self._processes):
             waits.append(_NO_PIDFD_POLL)
         return min(waits)
 
-    def _pause_output(self, pause: bool) -> None:
-        """Read no more output while the terminal is behind: the workers wait, we do not."""
-        if pause == self._paused:
+    def _heed_output(self, heed: bool) -> None:
+        """Read output, or let it gather in the pipes; while a terminal is behind, workers wait."""
+        if heed == self._reads_output:
             return
-        self._paused = pause
-        for fd in self._logs:
-            if pause:
-                self._selector.unregister(fd)
-            else:
-                self._selector.register(fd, selectors.EVENT_READ, self._on_output)
+        self._reads_output = heed
+        if heed:
+            self._selector.register(self._streams, selectors.EVENT_READ, self._on_output)
+        else:
+            self._selector.unregister(self._streams)
 
     def _look_who_listens(self) -> None:
         if time.monotonic() < self._next_look:
@@ -165,18 +166,11 @@ class Attempt:
 
     # What happened
 
-    def _on_output(self, fd: int) -> bool:
-        """Take what can be read now; tells whether there was anything."""
-        data = _read(fd)
-        if data:
-            try:
-                self._logs[fd].feed(data)
-            except OSError as error:
-                self._say(f"some output cannot be kept in {self._plan.run_dir}: {error}")
-        elif data is not None:
-            self._logs.pop(fd).close()
-            self._selector.unregister(fd)
-        return bool(data)
+    def _on_output(self, _: int) -> None:
+        self._streams.read()
+
+    def _on_trouble(self, error: OSError) -> None:
+        self._say(f"some output cannot be kept in {self._plan.run_dir}: {error}")
 
     def _on_report(self, rank: int, fd: int) -> None:
         data = _read(fd)
@@ -204,6 +198,7 @@ class Attempt:
     def _handle(self, message: Message) -> None:
         if not isinstance(message, Tick):
             self._note_message(message)
+            self._board.note(message)
         for action in self._supervisor.handle(message, time.monotonic()):
             match action:
                 case Kill(rank, signum):
@@ -238,7 +233,8 @@ class Attempt:
 
     def _say(self, text: str) -> None:
         lines = "".join(f"tfdist: {line}\n" for line in text.splitlines())
-        self._console.write(_STREAM_FDS["stderr"], lines.encode("utf-8", "replace"))
+        self._streams.show_all()
+        self._console.write(STREAM_FDS["stderr"], lines.encode("utf-8", "replace"))
 
     # The end
 
@@ -248,13 +244,8 @@ class Attempt:
             if not process.has_ended:
                 process.send(signal.SIGKILL)
                 process.process.wait()
-        self._pause_output(False)
-        for fd in list(self._logs):  # what is in the pipes is all there is: the writers are dead
-            for _ in range(_LAST_READS):  # or have escaped, and may write for ever
-                if not self._on_output(fd):
-                    break
-        for log in self._logs.values():
-            log.close()
+        self._heed_output(False)
+        self._streams.finish()
         for process in self._processes:
             process.close()
         self._selector.close()
