@@ -113,7 +113,7 @@ def _add_output_options(group: Any) -> None:
     )
     group.add_argument("--tee", action=yes_or_no, help="show the workers' output (default: yes)")
     group.add_argument(
-        "--rank-filter", metavar="RANKS", type=_ranks, help="show only these, for example 0,2"
+        "--rank-filter", metavar="RANKS", type=ranks, help="show only these, for example 0,2"
     )
     switches = {
         "timestamps": "start each line with the time",
@@ -125,7 +125,8 @@ def _add_output_options(group: Any) -> None:
         group.add_argument(f"--{name}", action=yes_or_no, help=text)
 
 
-def _ranks(text: str) -> list[int]:
+def ranks(text: str) -> list[int]:
+    """A list of ranks on the command line."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
@@ -162,7 +163,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         target: The script or module.
         args: Its arguments on the command line; a preset's own come before them.
     """
-    ranks = options["rank_filter"]
+    shown = options["rank_filter"]
     return RunRequest(
         target=target,
         args=(*options["args"], *args),
@@ -181,7 +182,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         ),
         console=ConsoleWish(
             tee=options["tee"],
-            ranks=None if ranks is None else tuple(ranks),
+            ranks=None if shown is None else tuple(shown),
             timestamps=options["timestamps"],
             collapse=options["collapse"],
             quiet_tf=options["quiet_tf"],
