@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tfdist_kit.launcher.output import rank_prefix, timestamp
 
@@ -140,6 +141,8 @@ class Collapser:
         line_was_shown = entry.again and min(entry.counts.values()) > 1
         if not line_was_shown:
             yield self._prefix(entry, entry.counts, fd) + line + b"\n"
+        if max(entry.counts.values()) == 1:
+            return
         by_times: dict[int, list[int]] = {}
         for rank, count in entry.counts.items():
             if times := count if line_was_shown else count - 1:
@@ -149,4 +152,9 @@ class Collapser:
             yield self._prefix(entry, ranks, fd) + told.encode()
 
     def _prefix(self, entry: _Entry, ranks: Iterable[int], fd: int) -> bytes:
-        return entry.stamp + rank_prefix(ranks, colour=fd in self._colours)
+        return entry.stamp + _prefix(frozenset(ranks), fd in self._colours)
+
+
+@lru_cache(maxsize=1024)
+def _prefix(ranks: frozenset[int], colour: bool) -> bytes:
+    return rank_prefix(ranks, colour=colour)
