@@ -16,6 +16,7 @@ import pytest
 from tests.commands import script, tfdist
 from tests.terminal import Terminal
 from tfdist_kit.launcher.board import Board, Row
+from tfdist_kit.launcher.console import Console
 from tfdist_kit.launcher.live import MOST_LINES, LiveView
 from tfdist_kit.launcher.supervisor import Exited, Listening, NotStarted, Said
 
@@ -221,6 +222,25 @@ def test_nothing_is_drawn_twice(terminal_fd: int) -> None:
     view = LiveView(Board(["worker:0"]), terminal_fd, colour=False)
     assert drawn(view) == "rank 0 (worker:0)  waiting\n"
     assert view.draw() == b""
+
+
+class Unlucky(LiveView):
+    def draw(self) -> bytes:
+        raise RuntimeError("no luck")
+
+
+def test_status_lines_that_fail_do_not_stop_the_log(
+    terminal_fd: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = os.pipe()
+    console = Console(Unlucky(Board(["worker:0"]), terminal_fd, colour=False))
+    console.write(writer, b"one\n")
+    console.write(writer, b"two\n")
+    console.close(5)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        assert file.read() == b"one\ntwo\n"
+    assert "no luck" in caplog.text
 
 
 def test_what_the_board_knows() -> None:

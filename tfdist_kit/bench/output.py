@@ -120,7 +120,8 @@ def measure(
         writers: How many write at once.
         lines: How many lines each writes.
         rounds: Counted pairs of runs.
-        options: More options for ``tfdist run``; with them the lines are not checked.
+        options: More options for ``tfdist run``; with them the lines are not checked, and those
+            that are counted are the lines shown.
 
     Raises:
         RuntimeError: A line was lost, torn or out of order.

@@ -79,8 +79,9 @@ class Attempt:
         """Start the workers and see them through to the end."""
         try:
             return self._run()
-        finally:
+        except BaseException:
             self._console.close(_HURRIED_CONSOLE_WAIT)
+            raise
 
     def _run(self) -> Outcome:
         with _signals_as_bytes() as signals:

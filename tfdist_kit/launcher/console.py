@@ -10,6 +10,7 @@ never queued but asked for when they can be drawn.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -97,12 +98,21 @@ class Console:
         while (blocks := self._next_blocks()) is not None:
             for fd, group in groupby(blocks, itemgetter(0)):
                 self._write_block(fd, b"".join(block for _, block in group))
-            if self._status is not None:
-                self._write_one(self._status.fd, self._status.draw())
+            self._draw_status()
             with self._changed:
                 self._size -= sum(len(block) for _, block in blocks)
         if self._status is not None:
             self._write_one(self._status.fd, self._status.erase())
+
+    def _draw_status(self) -> None:
+        if self._status is not None:
+            try:
+                block = self._status.draw()
+            except Exception:  # a comfort; the log goes on without it
+                logging.getLogger(__name__).exception("the status lines cannot be drawn")
+                self._status = None
+            else:
+                self._write_one(self._status.fd, block)
 
     def _next_blocks(self) -> list[tuple[int, bytes]] | None:
         """Wait for the next blocks; none when the status lines are due, None at the end."""
