@@ -17,7 +17,7 @@ from tests.commands import script, tfdist
 from tests.terminal import Terminal
 from tfdist_kit.launcher.board import Board, Row
 from tfdist_kit.launcher.console import Console
-from tfdist_kit.launcher.live import MOST_LINES, LiveView
+from tfdist_kit.launcher.status_lines import MOST_LINES, LiveView
 from tfdist_kit.launcher.supervisor import Exited, Listening, NotStarted, Said
 
 WAIT = """\

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from tfdist_kit.launcher import failure, live, ports
+from tfdist_kit.launcher import failure, ports, status_lines
 from tfdist_kit.launcher.board import Board
 from tfdist_kit.launcher.console import Console
 from tfdist_kit.launcher.failure import Failure
@@ -64,7 +64,9 @@ class Attempt:
         self._environ = environ
         self._board = Board([worker.task for worker in plan.workers])
         wish, stderr = plan.console, STREAM_FDS["stderr"]
-        self._console = Console(live.live_view(self._board, stderr, environ) if wish.live else None)
+        self._console = Console(
+            status_lines.live_view(self._board, stderr, environ) if wish.live else None
+        )
         self._streams = Streams(
             wish, len(plan.workers), self._console, environ, self._board.heard, self._on_trouble
         )
