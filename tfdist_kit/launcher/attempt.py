@@ -235,9 +235,8 @@ class Attempt:
         self._folder.write_status(self._plan.workers[rank].folder, status)
 
     def _say(self, text: str) -> None:
-        lines = "".join(f"tfdist: {line}\n" for line in text.splitlines())
         self._streams.show_all()
-        self._console.write(STREAM_FDS["stderr"], lines.encode("utf-8", "replace"))
+        self._console.say(text)
 
     # The end
 

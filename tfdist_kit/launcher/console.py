@@ -85,6 +85,11 @@ class Console:
             self._size += len(block)
             self._changed.notify()
 
+    def say(self, text: str) -> None:
+        """Queue lines of our own for stderr."""
+        lines = "".join(f"tfdist: {line}\n" for line in text.splitlines())
+        self.write(2, lines.encode("utf-8", "replace"))
+
     def close(self, timeout: float | None) -> None:
         """Write what is queued, remove the status lines and stop; give up after `timeout` s."""
         with self._changed:
