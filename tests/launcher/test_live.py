@@ -198,6 +198,12 @@ def terminal_fd() -> Iterator[int]:
     os.close(slave)
 
 
+def board_of(ranks: int) -> Board:
+    board = Board()
+    board.begin([f"worker:{rank}" for rank in range(ranks)])
+    return board
+
+
 def drawn(view: LiveView) -> str:
     deadline = time.monotonic() + 10
     while not (text := view.draw()):
@@ -208,7 +214,7 @@ def drawn(view: LiveView) -> str:
 
 def test_many_ranks_on_a_small_terminal(terminal_fd: int) -> None:
     termios.tcsetwinsize(terminal_fd, (20, 30))  # type: ignore[attr-defined, unused-ignore]
-    board = Board([f"worker:{index}" for index in range(40)])
+    board = board_of(40)
     view = LiveView(board, terminal_fd, colour=False)
     lines = drawn(view).splitlines()
     assert len(lines) == 10 <= MOST_LINES
@@ -219,7 +225,7 @@ def test_many_ranks_on_a_small_terminal(terminal_fd: int) -> None:
 
 
 def test_nothing_is_drawn_twice(terminal_fd: int) -> None:
-    view = LiveView(Board(["worker:0"]), terminal_fd, colour=False)
+    view = LiveView(board_of(1), terminal_fd, colour=False)
     assert drawn(view) == "rank 0 (worker:0)  waiting\n"
     assert view.draw() == b""
 
@@ -233,7 +239,7 @@ def test_status_lines_that_fail_do_not_stop_the_log(
     terminal_fd: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader, writer = os.pipe()
-    console = Console(Unlucky(Board(["worker:0"]), terminal_fd, colour=False))
+    console = Console(Unlucky(board_of(1), terminal_fd, colour=False))
     console.write(writer, b"one\n")
     console.write(writer, b"two\n")
     console.close(5)
@@ -244,7 +250,7 @@ def test_status_lines_that_fail_do_not_stop_the_log(
 
 
 def test_what_the_board_knows() -> None:
-    board = Board(["worker:0", "worker:1", "worker:2"])
+    board = board_of(3)
     assert board.rows()[0] == Row(0, "worker:0", "waiting")
     board.started(0, 77, now=5.0)
     board.started(1, 78, now=6.0)
@@ -264,3 +270,5 @@ def test_what_the_board_knows() -> None:
     assert [row.state for row in board.rows()] == ["done", "SIGKILL", "exit 3"]
     assert [row.pid for row in board.rows()] == [None] * 3
     assert board.rows()[0].step == 12
+    board.begin(["worker:0"])
+    assert board.rows() == [Row(0, "worker:0")]

@@ -62,7 +62,8 @@ class Attempt:
         self._plan = plan
         self._folder = folder
         self._environ = environ
-        self._board = Board([worker.task for worker in plan.workers])
+        self._board = Board()
+        self._board.begin([worker.task for worker in plan.workers])
         wish, stderr = plan.console, STREAM_FDS["stderr"]
         self._console = Console(
             status_lines.live_view(self._board, stderr, environ) if wish.live else None

@@ -43,13 +43,17 @@ class Row:
 
 
 class Board:
-    """All ranks.
+    """All ranks of the attempt that goes on; none before the first."""
 
-    Args:
-        tasks: The task of each rank.
-    """
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
 
-    def __init__(self, tasks: Sequence[str]) -> None:
+    def begin(self, tasks: Sequence[str]) -> None:
+        """A new attempt begins.
+
+        Args:
+            tasks: The task of each rank.
+        """
         self._rows = [Row(rank, task) for rank, task in enumerate(tasks)]
 
     def rows(self) -> list[Row]:
