@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from tfdist_kit.launcher import signals, start_method, temp
+from tfdist_kit.launcher import signals, start_method, status_lines, temp
+from tfdist_kit.launcher.board import Board
+from tfdist_kit.launcher.console import Console, StatusLines
 from tfdist_kit.launcher.outcome import Outcome
-from tfdist_kit.launcher.output import Console
 from tfdist_kit.launcher.plan import RunPlan, RunRequest, check, make_plan
 from tfdist_kit.launcher.ports import HeldPorts
 from tfdist_kit.launcher.run_dir import RunDir
@@ -30,10 +31,12 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
         UsageError: It cannot be done; nothing was started.
     """
     check(request)
-    with RunDir(request.log_dir) as folder, temp.scratch() as scratch, _console() as console:
+    board = Board()
+    status = status_lines.live_view(board, 2, environ) if request.console.live else None
+    with RunDir(request.log_dir) as folder, temp.scratch() as scratch, _console(status) as console:
         with signals.as_bytes() as caught:
             start = _start_method(request, environ)
-            series = Series(request, start, environ, folder, scratch, console, caught)
+            series = Series(request, start, environ, folder, scratch, console, board, caught)
             ending = series.run()
         # No worker is left; from here on a signal may end us as it ends any program.
         _tell(ending, folder, console)
@@ -79,9 +82,9 @@ def _tell(ending: Ending, folder: RunDir, console: Console) -> None:
 
 
 @contextlib.contextmanager
-def _console() -> Iterator[Console]:
+def _console(status: StatusLines | None) -> Iterator[Console]:
     """A console whose thread ends even when a run cannot be started."""
-    console = Console()
+    console = Console(status)
     try:
         yield console
     except BaseException:

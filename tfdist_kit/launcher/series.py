@@ -17,8 +17,9 @@ from pathlib import Path
 from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher import signals, summary
 from tfdist_kit.launcher.attempt import Attempt, Finished
+from tfdist_kit.launcher.board import Board
+from tfdist_kit.launcher.console import Console
 from tfdist_kit.launcher.outcome import Outcome, cut_short
-from tfdist_kit.launcher.output import Console
 from tfdist_kit.launcher.plan import RunPlan, RunRequest, make_plan
 from tfdist_kit.launcher.ports import HeldPorts
 from tfdist_kit.launcher.preload import Preloaded
@@ -70,6 +71,7 @@ class Series:
         folder: The run folder.
         scratch: Where the workers' temp files go, if anywhere.
         console: Where the workers' output and our own lines go.
+        board: What the status lines tell.
         caught: Where the launcher's signals are read (see `signals.as_bytes`).
     """
 
@@ -79,6 +81,7 @@ class Series:
     folder: RunDir
     scratch: Path | None
     console: Console
+    board: Board
     caught: int
     _began: float = field(init=False, default_factory=time.monotonic)
     _earlier: list[str] = field(init=False, default_factory=list)
@@ -134,6 +137,7 @@ class Series:
             self.environ,
             self._spawner_for(plan),
             self.console,
+            self.board,
             self.caught,
             self._began,
         ).run()
