@@ -115,7 +115,10 @@ class Streams:
             if self._console.is_full:
                 break
             stream.read_at = now
-            more = self._read(stream) == CHUNK or more
+            size = self._read(stream)
+            more = more or size == CHUNK
+            if size:
+                self._on_output(stream.rank, now)
         self._next_read = now if more else now + READ_INTERVAL
 
     def _read(self, stream: _Stream) -> int:
@@ -128,7 +131,6 @@ class Streams:
             self._selector.unregister(stream.fd)
             stream.log.close()
             return 0
-        self._on_output(stream.rank, time.monotonic())
         try:
             stream.log.feed(data)
         except OSError as error:
