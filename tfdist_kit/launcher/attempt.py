@@ -105,7 +105,7 @@ class Attempt:
             process = spawn(self._plan, worker, self._environ)
             self._processes.append(process)
             self._note(worker.rank, "started", pid=process.process.pid)
-            self._board.started(worker.rank, process.process.pid, time.monotonic())
+            self._board.started(worker.rank, process.process.pid)
             self._watch(worker, process)
             self._step(wait=False)
             if self._supervisor.state is not State.RUNNING:
