@@ -249,12 +249,19 @@ def test_status_lines_that_fail_do_not_stop_the_log(
     assert "no luck" in caplog.text
 
 
+def test_a_rank_that_has_written_nothing(terminal_fd: int) -> None:
+    board = board_of(1)
+    board.started(0, os.getpid())
+    text = drawn(LiveView(board, terminal_fd, colour=False))
+    assert re.fullmatch(r"rank 0 \(worker:0\)  starting +no output yet  \d+ MiB\n", text)
+
+
 def test_what_the_board_knows() -> None:
     board = board_of(3)
     assert board.rows()[0] == Row(0, "worker:0", "waiting")
-    board.started(0, 77, now=5.0)
-    board.started(1, 78, now=6.0)
-    assert board.rows()[0] == Row(0, "worker:0", "starting", 77, None, 5.0)
+    board.started(0, 77)
+    board.started(1, 78)
+    assert board.rows()[0] == Row(0, "worker:0", "starting", 77, None, None)
     board.note(Said(0, "running"))
     board.note(Said(1, "joining"))
     board.note(NotStarted(2))

@@ -146,7 +146,7 @@ class Attempt:
             self._processes.append(process)
             started = proc.start_time(process.pid)
             self._note(worker.rank, "started", pid=process.pid, start_time=started)
-            self._board.started(worker.rank, process.pid, time.monotonic())
+            self._board.started(worker.rank, process.pid)
             self._watch(worker, process)
             self._step(wait=False)
         for worker in self._plan.workers[len(self._processes) :]:

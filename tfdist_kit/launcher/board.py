@@ -38,7 +38,7 @@ class Row:
         state: In a word or two.
         pid: Its process; None before it was started and after it has ended.
         step: The last step that it reported, if any.
-        heard_at: When it last wrote something, or was started; None if neither has happened.
+        heard_at: When it last wrote something; None if it never has.
     """
 
     rank: int
@@ -67,9 +67,9 @@ class Board:
         """Where each rank stands now."""
         return list(self._rows)
 
-    def started(self, rank: int, pid: int, now: float) -> None:
+    def started(self, rank: int, pid: int) -> None:
         """The rank's process has been started."""
-        self._rows[rank] = replace(self._rows[rank], state="starting", pid=pid, heard_at=now)
+        self._rows[rank] = replace(self._rows[rank], state="starting", pid=pid)
 
     def heard(self, rank: int, now: float) -> None:
         """The rank has written something."""

@@ -116,16 +116,23 @@ def _table(rows: list[Row], now: float) -> Table:
     for justify in ("left", "left", "right", "right", "right"):
         table.add_column(no_wrap=True, justify=justify, overflow="ellipsis")
     for row in rows:
-        heard = None if row.heard_at is None or row.pid is None else now - row.heard_at
         rss = None if row.pid is None else quantities.resident(row.pid)
         table.add_row(
             Text(f"rank {row.rank} ({row.task})"),
             Text(row.state, style=_STYLES.get(row.state, "")),
             Text("" if row.step is None else f"step {row.step}"),
-            Text("" if heard is None else f"output {quantities.age(heard)} ago"),
+            Text(_last_output(row, now)),
             Text("" if rss is None else quantities.memory(rss)),
         )
     return table
+
+
+def _last_output(row: Row, now: float) -> str:
+    if row.pid is None:
+        return ""
+    if row.heard_at is None:
+        return "no output yet"
+    return f"output {quantities.age(now - row.heard_at)} ago"
 
 
 def _as_text(table: Table, width: int, *, colour: bool) -> str:
