@@ -46,17 +46,21 @@ class Command:
         temp.mkdir(exist_ok=True)
         own = {"TMPDIR": str(temp), "TFDS_DATA_DIR": str(temp), MARK: self.mark}
         clean = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-        self.process = subprocess.Popen(
+        self.process = self.start({**clean, **own, **self.env})
+        return self
+
+    def start(self, env: dict[str, str]) -> subprocess.Popen[str]:
+        """Start the process."""
+        return subprocess.Popen(
             [*TFDIST, *map(str, self.args)],
             cwd=self.folder,
-            env={**clean, **own, **self.env},
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             encoding="utf-8",
         )
-        return self
 
     def __exit__(self, *_: object) -> None:
         for pid in self.living():

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tfdist_kit.launcher import output
-from tfdist_kit.launcher.output import Console, Lines, StreamLog
+from tfdist_kit.launcher.console import Console
+from tfdist_kit.launcher.output import Lines, StreamLog
+from tfdist_kit.launcher.shown import Prefixed
 
 
 def feed_all(*chunks: bytes, now: float = 0.0) -> bytes:
@@ -74,10 +76,16 @@ def read_all(fd: int) -> bytes:
     return data
 
 
+def stream_log(
+    path: Path, console: Console, fd: int, prefix: bytes, *, timestamps: bool = False
+) -> StreamLog:
+    return StreamLog(path, Prefixed(prefix, fd, None, console, timestamps))
+
+
 def test_prefixes_and_files(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     console = Console()
-    log = StreamLog(tmp_path / "log", console, writer, b"[rank 3] ", timestamps=False)
+    log = stream_log(tmp_path / "log", console, writer, b"[rank 3] ")
     log.feed(b"one\ntw")
     log.feed(b"o\nbad \xff byte\n10%\r20%\nrest")
     log.close()
@@ -130,7 +138,7 @@ def test_timestamps(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     console = Console()
     before = time.strftime("%H:%M")
-    log = StreamLog(tmp_path / "log", console, writer, b"[rank 0] ", timestamps=True)
+    log = stream_log(tmp_path / "log", console, writer, b"[rank 0] ", timestamps=True)
     log.feed(b"hi\n")
     log.close()
     after = time.strftime("%H:%M")
@@ -145,7 +153,7 @@ def test_timestamps(tmp_path: Path) -> None:
 def test_output_that_cannot_be_kept_is_still_shown(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     console = Console()
-    log = StreamLog(Path("/dev/full"), console, writer, b"", timestamps=False)
+    log = stream_log(Path("/dev/full"), console, writer, b"")
     with pytest.raises(OSError, match="No space left"):
         log.feed(b"one\n")
     log.feed(b"two\n")

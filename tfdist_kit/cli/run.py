@@ -39,6 +39,9 @@ DEFAULTS: Mapping[str, Any] = {
     "tee": None,
     "rank_filter": None,
     "timestamps": False,
+    "collapse": False,
+    "quiet_tf": False,
+    "live": True,
     "timeout": None,
     "start_timeout": Deadlines.start,
     "drain": Deadlines.drain,
@@ -178,12 +181,20 @@ def _add_output_options(group: Any) -> None:
         help="show the workers' output (default: yes, but not with --debug-rank)",
     )
     group.add_argument(
-        "--rank-filter", metavar="RANKS", type=_ranks, help="show only these, for example 0,2"
+        "--rank-filter", metavar="RANKS", type=ranks, help="show only these, for example 0,2"
     )
-    group.add_argument("--timestamps", action=yes_or_no, help="start each line with the time")
+    switches = {
+        "timestamps": "start each line with the time",
+        "collapse": "show the same line of several ranks, or one said again and again, once",
+        "quiet-tf": "leave TensorFlow's start-up notes out; errors are always shown",
+        "live": "on a terminal, show a status line per rank below the log (default: yes)",
+    }
+    for name, text in switches.items():
+        group.add_argument(f"--{name}", action=yes_or_no, help=text)
 
 
-def _ranks(text: str) -> list[int]:
+def ranks(text: str) -> list[int]:
+    """A list of ranks on the command line."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
@@ -220,7 +231,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         target: The script or module.
         args: Its arguments on the command line; a preset's own come before them.
     """
-    ranks, tee = options["rank_filter"], options["tee"]
+    shown, tee = options["rank_filter"], options["tee"]
     return RunRequest(
         target=target,
         args=(*options["args"], *args),
@@ -243,8 +254,11 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         restarts=RestartWish(options["max_restarts"], options["restart_delay"]),
         console=ConsoleWish(
             tee=options["debug_rank"] is None if tee is None else tee,
-            ranks=None if ranks is None else tuple(ranks),
+            ranks=None if shown is None else tuple(shown),
             timestamps=options["timestamps"],
+            collapse=options["collapse"],
+            quiet_tf=options["quiet_tf"],
+            live=options["live"],
         ),
         isolate=options["isolate"],
         debug_rank=options["debug_rank"],

@@ -18,6 +18,8 @@ from functools import partial
 from typing import Any
 
 from tfdist_kit.launcher import failure, ports, proc, signals, stacks
+from tfdist_kit.launcher.board import Board
+from tfdist_kit.launcher.console import Console
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.messages import (
     Alive,
@@ -38,20 +40,17 @@ from tfdist_kit.launcher.messages import (
 )
 from tfdist_kit.launcher.network import Network
 from tfdist_kit.launcher.outcome import Outcome, conclude
-from tfdist_kit.launcher.output import Console, StreamLog, rank_prefix
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
 from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.spawn import Birth, FreshSpawner, Spawner, WorkerProcess
+from tfdist_kit.launcher.streams import STREAM_FDS, Streams
 from tfdist_kit.launcher.supervisor import State, Supervisor
 from tfdist_kit.launcher.terminal import Terminal
 
-_STREAM_FDS = {"stdout": 1, "stderr": 2}
-_CHUNK = 1 << 20
-_LAST_READS = 64
+_CHUNK = 1 << 16
 _LONGEST_WAIT = 3600.0
 _JOIN_POLL = 0.2
 _NO_PIDFD_POLL = 0.05
-_FULL_CONSOLE_POLL = 0.02
 _ALIVE_INTERVAL = 0.1
 
 
@@ -74,6 +73,7 @@ class Surroundings:
         folder: The run folder.
         environ: The environment that the workers inherit.
         console: Where the workers' output and our own lines go.
+        board: What the status lines tell.
         caught: Where the launcher's signals are read (see `signals.as_bytes`).
         began: When the first attempt was started.
     """
@@ -81,6 +81,7 @@ class Surroundings:
     folder: RunDir
     environ: Mapping[str, str]
     console: Console
+    board: Board
     caught: int
     began: float
 
@@ -106,13 +107,21 @@ class Attempt:
         self._caught = around.caught
         self._network = network
         self._terminal = Terminal()
+        self._board = around.board
+        self._board.begin([worker.task for worker in plan.workers])
+        self._streams = Streams(
+            plan.console,
+            len(plan.workers),
+            self._console,
+            self._environ,
+            self._on_life,
+            self._on_trouble,
+        )
+        self._reads_output = False
         self._processes: list[WorkerProcess] = []
         self._reports: dict[int, bytes] = {}
-        self._logs: dict[int, StreamLog] = {}
         self._said: set[str] = set()
-        self._paused = False
         self._next_look = 0.0
-        self._ranks: dict[int, int] = {}
         self._alive_at: dict[int, float] = {}
         self._status: dict[int, dict[str, object]] = {}
         self._collection: stacks.Collection | None = None
@@ -159,6 +168,7 @@ class Attempt:
                 self._terminal.lend(process.pid)
             started = proc.start_time(process.pid)
             self._note(worker.rank, "started", pid=process.pid, start_time=started)
+            self._board.started(worker.rank, process.pid)
             self._watch(worker, process)
             self._step(wait=False)
         for worker in self._plan.workers[len(self._processes) :]:
@@ -167,17 +177,14 @@ class Attempt:
     def _birth(self, worker: WorkerPlan) -> Birth:
         argv = (self._plan.target, *self._plan.args)
         env = {**self._environ, **worker.env}
-        given = dict(_STREAM_FDS) if worker.foreground else {}
+        given = dict(STREAM_FDS) if worker.foreground else {}
         given |= self._network.fds
         orders = self._plan.orders(worker)
         return Birth(worker.rank, worker.name, argv, env, orders, given, worker.foreground)
 
     def _watch(self, worker: WorkerPlan, process: WorkerProcess) -> None:
-        for stream in _STREAM_FDS.keys() & process.fds.keys():
-            fd = process.fds[stream]
-            self._logs[fd] = self._open_log(worker, stream)
-            self._ranks[fd] = worker.rank
-            self._selector.register(fd, selectors.EVENT_READ, self._on_readable)
+        for stream in STREAM_FDS.keys() & process.fds.keys():
+            self._streams.add(worker, stream, process.fds[stream])
         report_fd = process.fds["report"]
         self._reports[report_fd] = b""
         on_report = partial(self._on_report, worker.rank)
@@ -186,23 +193,16 @@ class Attempt:
             on_exit = partial(self._on_exit, process)
             self._selector.register(process.pidfd, selectors.EVENT_READ, on_exit)
 
-    def _open_log(self, worker: WorkerPlan, stream: str) -> StreamLog:
-        wish = self._plan.console
-        shown = wish.tee and (wish.ranks is None or worker.rank in wish.ranks)
-        fd = _STREAM_FDS[stream]
-        prefix = rank_prefix(worker.rank, fd, plain=bool(self._environ.get("NO_COLOR")))
-        path = worker.folder / f"{stream}.log"
-        return StreamLog(path, self._console if shown else None, fd, prefix, wish.timestamps)
-
     # One turn of the loop
 
     def _step(self, *, wait: bool = True) -> None:
-        self._pause_output(self._console.is_full)
-        if self._paused:  # it is we who keep them from being heard
+        self._heed_output(time.monotonic() >= self._streams.next_read(time.monotonic()))
+        if self._console.is_full:  # it is we who keep them from being heard
             for worker in self._plan.workers:
                 self._note_life(worker.rank)
         for key, _ in self._selector.select(self._timeout() if wait else 0):
             key.data(key.fd)
+        self._streams.show_due()
         self._look_who_listens()
         self._look_for_stacks()
         for process in self._processes:
@@ -213,28 +213,28 @@ class Attempt:
     def _timeout(self) -> float:
         waits = [_LONGEST_WAIT]
         deadline = self._supervisor.next_deadline()
-        if deadline is not None:
-            waits.append(max(0.0, deadline - time.monotonic()))
+        now = time.monotonic()
+        dues = [deadline, self._streams.next_deadline()]
+        if not self._reads_output:
+            dues.append(self._streams.next_read(now))
+        waits += [max(0.0, due - now) for due in dues if due is not None]
         if self._supervisor.not_joined():
             waits.append(_JOIN_POLL)
-        if self._paused:
-            waits.append(_FULL_CONSOLE_POLL)
         if self._collection is not None:
             waits.append(stacks.POLL)
         if any(process.pidfd is None for process in self._processes):
             waits.append(_NO_PIDFD_POLL)
         return min(waits)
 
-    def _pause_output(self, pause: bool) -> None:
-        """Read no more output while the terminal is behind: the workers wait, we do not."""
-        if pause == self._paused:
+    def _heed_output(self, heed: bool) -> None:
+        """Read output, or let it gather in the pipes; while a terminal is behind, workers wait."""
+        if heed == self._reads_output:
             return
-        self._paused = pause
-        for fd in self._logs:
-            if pause:
-                self._selector.unregister(fd)
-            else:
-                self._selector.register(fd, selectors.EVENT_READ, self._on_readable)
+        self._reads_output = heed
+        if heed:
+            self._selector.register(self._streams, selectors.EVENT_READ, self._on_output)
+        else:
+            self._selector.unregister(self._streams)
 
     def _look_who_listens(self) -> None:
         if time.monotonic() < self._next_look:
@@ -254,22 +254,15 @@ class Attempt:
 
     # What happened
 
-    def _on_readable(self, fd: int) -> None:
-        if self._on_output(fd):
-            self._note_life(self._ranks[fd])
+    def _on_output(self, _: int) -> None:
+        self._streams.read()
 
-    def _on_output(self, fd: int) -> bool:
-        """Take what can be read now; tells whether there was anything."""
-        data = _read(fd)
-        if data:
-            try:
-                self._logs[fd].feed(data)
-            except OSError as error:
-                self._say(f"some output cannot be kept in {self._plan.run_dir}: {error}")
-        elif data is not None:
-            self._logs.pop(fd).close()
-            self._selector.unregister(fd)
-        return bool(data)
+    def _on_life(self, rank: int, now: float) -> None:
+        self._board.heard(rank, now)
+        self._note_life(rank)
+
+    def _on_trouble(self, error: OSError) -> None:
+        self._say(f"some output cannot be kept in {self._plan.run_dir}: {error}")
 
     def _note_life(self, rank: int) -> None:
         now = time.monotonic()
@@ -317,6 +310,7 @@ class Attempt:
     def _handle(self, message: Message) -> None:
         if not isinstance(message, Tick):
             self._note_message(message)
+            self._board.note(message)
         for action in self._supervisor.handle(message, time.monotonic()):
             match action:
                 case Kill(rank, signum):
@@ -387,6 +381,7 @@ class Attempt:
         self._folder.write_status(worker.folder, status)
 
     def _say(self, text: str) -> None:
+        self._streams.show_all()
         self._console.say(text)
 
     def _say_once(self, text: str) -> None:
@@ -403,13 +398,8 @@ class Attempt:
                 process.send(signal.SIGKILL)
                 _wait_for_the_end(process)
         self._terminal.take_back()
-        self._pause_output(False)
-        for fd in list(self._logs):  # what is in the pipes is all there is: the writers are dead
-            for _ in range(_LAST_READS):  # or have escaped, and may write for ever
-                if not self._on_output(fd):
-                    break
-        for log in self._logs.values():
-            log.close()
+        self._heed_output(False)
+        self._streams.finish()
         for process in self._processes:
             process.close()
             stacks.tidy(self._plan.workers[process.rank].folder)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from tfdist_kit.launcher import memory, signals, start_method, temp
+from tfdist_kit.launcher import memory, signals, start_method, status_lines, temp
+from tfdist_kit.launcher.board import Board
 from tfdist_kit.launcher.check import check
+from tfdist_kit.launcher.console import Console, StatusLines
 from tfdist_kit.launcher.network import network
 from tfdist_kit.launcher.outcome import Outcome
-from tfdist_kit.launcher.output import Console
 from tfdist_kit.launcher.plan import RunPlan, make_plan
 from tfdist_kit.launcher.request import RunRequest
 from tfdist_kit.launcher.run_dir import RunDir
@@ -32,9 +33,12 @@ def run(request: RunRequest, environ: Mapping[str, str]) -> Outcome:
         UsageError: It cannot be done; nothing was started.
     """
     start = _prepare(request, environ)
-    with RunDir(request.log_dir) as folder, temp.scratch() as scratch, _console() as console:
+    board = Board()
+    live = request.console.live and request.debug_rank is None
+    status = status_lines.live_view(board, 2, environ) if live else None
+    with RunDir(request.log_dir) as folder, temp.scratch() as scratch, _console(status) as console:
         with signals.as_bytes() as caught:
-            series = Series(request, start, environ, folder, scratch, console, caught)
+            series = Series(request, start, environ, folder, scratch, console, board, caught)
             ending = series.run()
         # No worker is left; from here on a signal may end us as it ends any program.
         _tell(ending, folder, console)
@@ -84,9 +88,9 @@ def _tell(ending: Ending, folder: RunDir, console: Console) -> None:
 
 
 @contextlib.contextmanager
-def _console() -> Iterator[Console]:
+def _console(status: StatusLines | None) -> Iterator[Console]:
     """A console whose thread ends even when a run cannot be started."""
-    console = Console()
+    console = Console(status)
     try:
         yield console
     except BaseException:

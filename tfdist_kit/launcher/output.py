@@ -1,23 +1,20 @@
-r"""The workers' output: every byte into a file per rank and stream, whole lines on the terminal.
+r"""The workers' output: every byte into a file per rank and stream, whole lines to be shown.
 
-    pipe -> StreamLog.feed -> its log file (bytes as they come)
-                           -> Lines (whole lines, `\r` resolved) -> prefix -> Console
-
-The console writes from a thread of its own behind a bounded queue, so that a terminal that does
-not read (Ctrl-S, a pager) slows the workers down and never the supervisor.
+pipe -> StreamLog.feed -> its log file (bytes as they come)
+                       -> Lines (whole lines, `\r` resolved) -> a Shown -> the console
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections import deque
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
+from typing import Protocol
 
 MAX_LINE = 64 * 1024
 PROGRESS_INTERVAL = 5.0
-_QUEUE_BYTES = 4 * 1024 * 1024
 _COLOURS = (36, 33, 32, 35, 34, 31)
 
 
@@ -72,74 +69,14 @@ def _character_start(data: bytes, index: int) -> int:
     return index
 
 
-class Console:
-    """Writes blocks of whole lines to file descriptors, in order, from a thread of its own.
+class Shown(Protocol):
+    """What becomes of a stream's lines."""
 
-    Attributes:
-        trouble: Why some of it could not be written, if so.
-    """
+    def show(self, whole: bytes, now: float) -> None:
+        """Take a block of whole lines."""
 
-    def __init__(self) -> None:
-        self.trouble: OSError | None = None
-        self._queue: deque[tuple[int, bytes]] = deque()
-        self._size = 0
-        self._changed = threading.Condition()
-        self._closing = False
-        self._broken: set[int] = set()
-        self._thread = threading.Thread(target=self._write_all, name="tfdist-console", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the terminal is so far behind that no more should be read."""
-        return self._size >= _QUEUE_BYTES
-
-    def write(self, fd: int, block: bytes) -> None:
-        """Queue `block` for `fd`; bytes that are not UTF-8 become replacement characters."""
-        if not block:
-            return
-        if not block.isascii():
-            block = block.decode("utf-8", "replace").encode()
-        with self._changed:
-            self._queue.append((fd, block))
-            self._size += len(block)
-            self._changed.notify()
-
-    def say(self, text: str) -> None:
-        """Queue lines of our own for stderr."""
-        lines = "".join(f"tfdist: {line}\n" for line in text.splitlines())
-        self.write(2, lines.encode("utf-8", "replace"))
-
-    def close(self, timeout: float | None) -> None:
-        """Write what is queued and stop; give up after `timeout` seconds."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        self._thread.join(timeout)
-
-    def _write_all(self) -> None:
-        while True:
-            with self._changed:
-                while not self._queue:
-                    if self._closing:
-                        return
-                    self._changed.wait()
-                fd, block = self._queue.popleft()
-            self._write_one(fd, block)
-            with self._changed:
-                self._size -= len(block)
-
-    def _write_one(self, fd: int, block: bytes) -> None:
-        view = memoryview(block)
-        while view and fd not in self._broken:
-            try:
-                view = view[os.write(fd, view) :]
-            except BlockingIOError:
-                time.sleep(0.01)  # somebody made the terminal non-blocking
-            except OSError as error:  # the files still get everything
-                self._broken.add(fd)
-                if not isinstance(error, BrokenPipeError):  # who leaves does not want to be told
-                    self.trouble = error
+    def close(self, now: float) -> None:
+        """No more will come."""
 
 
 class StreamLog:
@@ -147,20 +84,12 @@ class StreamLog:
 
     Args:
         path: The log file.
-        console: Where whole lines go; None for a rank that is not shown.
-        fd: The descriptor to which the console writes them.
-        prefix: What each line starts with.
-        timestamps: Whether the time comes before the prefix.
+        shown: Where whole lines go; None for a rank that is not shown.
     """
 
-    def __init__(
-        self, path: Path, console: Console | None, fd: int, prefix: bytes, timestamps: bool
-    ) -> None:
+    def __init__(self, path: Path, shown: Shown | None) -> None:
         self._file = path.open("wb", buffering=0)
-        self._console = console
-        self._fd = fd
-        self._prefix = prefix
-        self._timestamps = timestamps
+        self._shown = shown
         self._lines = Lines()
         self._file_is_broken = False
 
@@ -173,8 +102,9 @@ class StreamLog:
         try:
             self._keep(data)
         finally:
-            if self._console is not None:
-                self._show(self._lines.feed(data, time.monotonic()))
+            if self._shown is not None:
+                now = time.monotonic()
+                self._shown.show(self._lines.feed(data, now), now)
 
     def _keep(self, data: bytes) -> None:
         view = memoryview(data)
@@ -188,25 +118,43 @@ class StreamLog:
     def close(self) -> None:
         """The stream has ended."""
         self._file.close()
-        if self._console is not None:
-            self._show(self._lines.flush())
-
-    def _show(self, whole: bytes) -> None:
-        if whole and self._console is not None:
-            prefix = _timestamp() + self._prefix if self._timestamps else self._prefix
-            block = prefix + whole[:-1].replace(b"\n", b"\n" + prefix) + b"\n"
-            self._console.write(self._fd, block)
+        if self._shown is not None:
+            now = time.monotonic()
+            self._shown.show(self._lines.flush(), now)
+            self._shown.close(now)
 
 
-def _timestamp() -> bytes:
+def prefixed(whole: bytes, prefix: bytes) -> bytes:
+    """Put `prefix` before each line of a block of whole lines."""
+    return prefix + whole[:-1].replace(b"\n", b"\n" + prefix) + b"\n" if whole else b""
+
+
+def timestamp() -> bytes:
+    """The time of day, to the millisecond, and a space."""
     now = time.time()
     clock = time.strftime("%H:%M:%S", time.localtime(now))
     return f"{clock}.{int(now % 1 * 1000):03d} ".encode()
 
 
-def rank_prefix(rank: int, fd: int, *, plain: bool) -> bytes:
-    """``[rank 0] ``, in the rank's own colour where `fd` is a terminal and it is not `plain`."""
-    text = f"[rank {rank}]"
-    if os.isatty(fd) and not plain:
-        return f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m ".encode()
-    return f"{text} ".encode()
+def rank_prefix(ranks: Iterable[int], *, colour: bool) -> bytes:
+    """``[rank 0] `` in the rank's own colour, or ``[ranks 0-3,6] `` for several."""
+    [first, *more] = sorted(ranks)
+    if more:
+        return f"[ranks {spans([first, *more])}] ".encode()
+    if colour:
+        return f"\x1b[{_COLOURS[first % len(_COLOURS)]}m[rank {first}]\x1b[0m ".encode()
+    return f"[rank {first}] ".encode()
+
+
+def spans(ranks: Iterable[int]) -> str:
+    """Sorted ranks in short: ``0-3,6``."""
+    runs = [
+        [rank for _, rank in run]
+        for _, run in groupby(enumerate(ranks), key=lambda pair: pair[1] - pair[0])
+    ]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def wants_colour(fd: int, no_color: str | None) -> bool:
+    """Whether `fd` is a terminal on which colours are welcome."""
+    return os.isatty(fd) and not no_color

@@ -51,11 +51,17 @@ class ConsoleWish:
         tee: Whether to show it at all.
         ranks: The ranks to show, or None for all.
         timestamps: Whether each line starts with the time at which it was read.
+        collapse: Whether lines that are the same are shown once, with a count.
+        quiet_tf: Whether TensorFlow's start-up notes are left out.
+        live: Whether a terminal shows a status line per rank below the log.
     """
 
     tee: bool = True
     ranks: tuple[int, ...] | None = None
     timestamps: bool = False
+    collapse: bool = False
+    quiet_tf: bool = False
+    live: bool = True
 
 
 @dataclass(frozen=True)

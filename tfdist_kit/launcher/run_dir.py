@@ -47,7 +47,7 @@ class RunDir:
         with _usable(wish or temp.home()):
             self.path = (wish or _new_folder()).absolute()
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = temp.lock(self.path)
+            lock = temp.lock(self.path, tries=3)
         if lock is None:
             raise UsageError(
                 f"the run folder {self.path} is in use by another run",
@@ -66,7 +66,7 @@ class RunDir:
         left = [path for pattern in _CONTENTS for path in self.path.glob(pattern)]
         if not left:
             return
-        if not _is_a_plan(self.path / "plan.json"):
+        if read_plan(self.path) is None:
             names = ", ".join(sorted(path.name for path in left))
             raise UsageError(
                 f"the folder {self.path} has files of the same names as a run's that are not a "
@@ -145,12 +145,13 @@ def _usable(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _is_a_plan(path: Path) -> bool:
+def read_plan(folder: Path) -> dict[str, Any] | None:
+    """The plan in a run folder; None if `folder` is no run folder."""
     try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
+        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(plan, dict) and {"run_dir", "workers"} <= plan.keys()
+        return None
+    return plan if isinstance(plan, dict) and {"run_dir", "workers"} <= plan.keys() else None
 
 
 def _earlier_numbers(folder: Path) -> list[int]:

@@ -17,9 +17,10 @@ from pathlib import Path
 from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher import signals, summary
 from tfdist_kit.launcher.attempt import Attempt, Finished, Surroundings
+from tfdist_kit.launcher.board import Board
+from tfdist_kit.launcher.console import Console
 from tfdist_kit.launcher.network import Network, network
 from tfdist_kit.launcher.outcome import Outcome, cut_short
-from tfdist_kit.launcher.output import Console
 from tfdist_kit.launcher.plan import RunPlan, make_plan
 from tfdist_kit.launcher.preload import Preloaded
 from tfdist_kit.launcher.request import RunRequest
@@ -71,6 +72,7 @@ class Series:
         folder: The run folder.
         scratch: Where the workers' temp files go, if anywhere.
         console: Where the workers' output and our own lines go.
+        board: What the status lines tell.
         caught: Where the launcher's signals are read (see `signals.as_bytes`).
     """
 
@@ -80,6 +82,7 @@ class Series:
     folder: RunDir
     scratch: Path | None
     console: Console
+    board: Board
     caught: int
     _began: float = field(init=False, default_factory=time.monotonic)
     _earlier: list[str] = field(init=False, default_factory=list)
@@ -134,7 +137,9 @@ class Series:
             attempt=number,
         )
         self.folder.begin(number, plan.to_dict())
-        around = Surroundings(self.folder, self.environ, self.console, self.caught, self._began)
+        around = Surroundings(
+            self.folder, self.environ, self.console, self.board, self.caught, self._began
+        )
         return Attempt(plan, around, place, self._spawner_for(plan)).run()
 
     def _spawner_for(self, plan: RunPlan) -> Spawner:

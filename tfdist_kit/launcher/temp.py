@@ -12,8 +12,11 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+
+_RETRY = 0.01
 
 
 def home() -> Path:
@@ -38,23 +41,47 @@ def _is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
-def lock(folder: Path) -> int | None:
-    """Lock a folder for as long as the returned descriptor is open; None if it is locked."""
+def lock(folder: Path, *, tries: int = 1) -> int | None:
+    """Lock a folder for as long as the returned descriptor is open; None if it is locked.
+
+    Args:
+        folder: The folder.
+        tries: How often to try, for somebody may just be asking whether it `is_locked`.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    for tried in range(tries):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        if tried + 1 < tries:
+            time.sleep(_RETRY)
+    os.close(descriptor)
+    return None
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether somebody has locked a folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
+        return True
+    finally:
         os.close(descriptor)
-        return None
-    return descriptor
+    return False
+
+
+def folders(pattern: str) -> list[Path]:
+    """The folders of ours whose names match, in the order of their names."""
+    if not _is_ours(home()):
+        return []
+    return sorted(filter(_is_ours, home().glob(pattern)), key=lambda path: path.name)
 
 
 def drop_unused(pattern: str, *, keep: int) -> None:
     """Remove the folders of ours that nobody uses, but for the newest `keep`."""
-    if not _is_ours(home()):
-        return
-    folders = sorted(filter(_is_ours, home().glob(pattern)), key=lambda path: path.name)
-    for folder in folders[: max(0, len(folders) - keep)]:
+    found = folders(pattern)
+    for folder in found[: max(0, len(found) - keep)]:
         with contextlib.suppress(OSError):
             descriptor = lock(folder)
             if descriptor is not None:
