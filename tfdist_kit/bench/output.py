@@ -230,7 +230,3 @@ def table(found: Iterable[Throughput]) -> str:
         for it in found
     )
     return head.replace("8", str(WRITERS)) + "|---|---|---|---|---|\n" + "".join(rows)
-
-
-if __name__ == "__main__":
-    print(table(measure()), end="")

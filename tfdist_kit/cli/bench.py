@@ -11,7 +11,7 @@ from typing import Any
 
 from tfdist_kit._errors import UsageError
 
-WHAT = ("startup", "death", "memory")
+WHAT = ("startup", "death", "memory", "output")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -57,14 +57,15 @@ def execute(args: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory(prefix="tfdist-bench-") as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
-        print(contest.HEAD, flush=True)
+        if args.what != ["output"]:
+            print(contest.HEAD, flush=True)
         for row in _rows(args, Path(folder)):
             print(row, flush=True)
     return 0
 
 
 def _rows(args: argparse.Namespace, folder: Path) -> Iterator[str]:
-    from tfdist_kit.bench import death, memory, startup
+    from tfdist_kit.bench import death, memory, output, startup
 
     wanted = args.what or WHAT
     if "startup" in wanted:
@@ -75,3 +76,5 @@ def _rows(args: argparse.Namespace, folder: Path) -> Iterator[str]:
             yield from one.measure(args.rounds).rows()
     if "memory" in wanted:
         yield from memory.rows(folder)
+    if "output" in wanted:
+        yield "\n" + output.table(output.measure(rounds=args.rounds)).rstrip()
