@@ -244,6 +244,43 @@ def test_workers_end_with_the_program_that_made_them(tmp_path: Path) -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+FORKS = """\
+import os, sys, time
+from tfdist_kit import LocalCluster
+with LocalCluster(1, log_dir=sys.argv[1], preload=()) as cluster:
+    if os.fork() == 0:
+        if sys.argv[2] == "unwinds": sys.exit(0)
+        for fd in (1, 2): os.close(fd)
+        time.sleep(3); os._exit(0)
+    if sys.argv[2] == "unwinds":
+        os.wait()
+        print(cluster.run(os.getpid) == [cluster.pid(0)])
+    else:
+        print(cluster.pid(0), flush=True)
+        os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_fork_of_the_program_does_not_end_its_workers(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, script(tmp_path, FORKS), str(tmp_path / "logs"), "unwinds"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_fork_of_the_program_does_not_keep_its_workers(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, script(tmp_path, FORKS), str(tmp_path / "logs"), "lives on"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    worker = Path(f"/proc/{int(done.stdout)}")
+    deadline = time.monotonic() + 2
+    while worker.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not worker.exists()
+
+
 def test_an_interrupted_call_leaves_no_answer_for_the_next(tmp_path: Path) -> None:
     program = (
         "import signal, sys\nfrom tests.launcher import in_workers\n"

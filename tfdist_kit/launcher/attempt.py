@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from tfdist_kit.launcher import failure, ports, proc, signals, stacks
 from tfdist_kit.launcher.board import Board
@@ -41,6 +40,7 @@ from tfdist_kit.launcher.messages import (
 from tfdist_kit.launcher.network import Network
 from tfdist_kit.launcher.outcome import Outcome, conclude
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
+from tfdist_kit.launcher.records import Records
 from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.spawn import Birth, FreshSpawner, Spawner, WorkerProcess
 from tfdist_kit.launcher.streams import STREAM_FDS, Streams
@@ -101,7 +101,7 @@ class Attempt:
     ) -> None:
         self._plan = plan
         self._spawner = spawner
-        self._folder = around.folder
+        self._records = Records(plan, around.folder)
         self._environ = around.environ
         self._console = around.console
         self._caught = around.caught
@@ -123,7 +123,6 @@ class Attempt:
         self._said: set[str] = set()
         self._next_look = 0.0
         self._alive_at: dict[int, float] = {}
-        self._status: dict[int, dict[str, object]] = {}
         self._collection: stacks.Collection | None = None
         self._places: tuple[str, ...] = ()
         self._selector = selectors.DefaultSelector()
@@ -149,13 +148,12 @@ class Attempt:
             while not self._spawner.is_ready() and self._supervisor.state is State.RUNNING:
                 self._step()
             self._selector.unregister(self._spawner)
-        why = self._plan.start.why or self._spawner.trouble
-        if why:
-            self._say_once(f"workers start in fresh interpreters: {why}")
+        if self._spawner.trouble:
+            self._say_once(f"workers start in fresh interpreters: {self._spawner.trouble}")
 
     def _start(self) -> None:
         self._await_spawner()
-        for notice in self._plan.notices:
+        for notice in self._plan.notices if not self._plan.attempt else ():
             self._say(notice)
         for worker in self._plan.workers:
             if self._supervisor.state is not State.RUNNING:
@@ -167,7 +165,7 @@ class Attempt:
             if worker.foreground:
                 self._terminal.lend(process.pid)
             started = proc.start_time(process.pid)
-            self._note(worker.rank, "started", pid=process.pid, start_time=started)
+            self._records.state(worker.rank, "started", pid=process.pid, start_time=started)
             self._board.started(worker.rank, process.pid)
             self._watch(worker, process)
             self._step(wait=False)
@@ -282,7 +280,7 @@ class Attempt:
     def _on_line(self, rank: int, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == "afresh":
-            self._note(rank, "afresh", reason=rest)
+            self._records.state(rank, "afresh", reason=rest)
             self._say_once(f"workers begin again in interpreters of their own: {rest}")
         elif word in ("alive", "step"):
             self._handle(Progress(rank, int(rest) if rest else None))
@@ -309,7 +307,7 @@ class Attempt:
 
     def _handle(self, message: Message) -> None:
         if not isinstance(message, Tick):
-            self._note_message(message)
+            self._records.note(message)
             self._board.note(message)
         for action in self._supervisor.handle(message, time.monotonic()):
             match action:
@@ -326,16 +324,16 @@ class Attempt:
 
     def _kill(self, rank: int, signum: int) -> None:
         if rank < len(self._processes):  # the others have not been started yet, and will not be
-            self._folder.event("signal", rank=rank, signum=signum)
+            self._records.signal(rank, signum)
             self._processes[rank].send(signum)
 
     # Where the workers are
 
     def _targets(self) -> list[stacks.Target]:
         return [
-            stacks.target_of(worker.folder, self._status[worker.rank])
+            stacks.target_of(worker.folder, self._records.status[worker.rank])
             for worker in self._plan.workers
-            if worker.rank in self._status
+            if worker.rank in self._records.status
         ]
 
     def _look_for_stacks(self) -> None:
@@ -352,33 +350,7 @@ class Attempt:
         else:
             self._places = places
 
-    # What is written down
-
-    def _note_message(self, message: Message) -> None:
-        match message:
-            case Said(rank, phase):
-                self._note(rank, phase)
-            case Listening(rank):
-                self._note(rank, "listening")
-            case Progress(rank, step):
-                if step is not None:
-                    self._write_status(rank, step=step)
-            case Exited(rank, returncode):
-                self._note(rank, "exited", returncode=returncode)
-            case NotStarted(rank):
-                self._folder.event("not_started", rank=rank)
-            case Signalled(signum):
-                self._folder.event("received", signum=signum)
-
-    def _note(self, rank: int, state: str, **fields: Any) -> None:
-        self._folder.event(state, rank=rank, **fields)
-        self._write_status(rank, state=state, **fields)
-
-    def _write_status(self, rank: int, **fields: object) -> None:
-        worker = self._plan.workers[rank]
-        status = self._status.setdefault(rank, {"rank": rank, "task": worker.task})
-        status.update(fields)
-        self._folder.write_status(worker.folder, status)
+    # What is said
 
     def _say(self, text: str) -> None:
         self._streams.show_all()

@@ -99,6 +99,7 @@ class LocalCluster:
         self._open = contextlib.ExitStack()
         self._held = contextlib.ExitStack()
         self._attempt = -1
+        self._owner = os.getpid()
         self._unusable = "it has not been started; use it in a with statement"
 
     # Life
@@ -124,6 +125,8 @@ class LocalCluster:
 
     def close(self) -> None:
         """End the workers: well if they are idle, at once if they are not."""
+        if os.getpid() != self._owner:
+            return  # this is a fork of the program whose workers they are
         with self._open:
             self._stop()
         self._unusable = "it has been closed"

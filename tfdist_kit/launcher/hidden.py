@@ -94,7 +94,12 @@ class Hidden:
         difference = self._difference(name)
         if difference:
             self.on_difference(difference)
-        return importlib.machinery.ModuleSpec(name, _Loader(self, name))
+        spec = importlib.machinery.ModuleSpec(name, _Loader(self, name))
+        known = self.module(name).__spec__
+        if known is not None:
+            spec.origin = known.origin
+            spec.submodule_search_locations = known.submodule_search_locations
+        return spec
 
     def _difference(self, package: str) -> str:
         """Why a fresh import would be different, or an empty string."""

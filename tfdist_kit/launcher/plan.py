@@ -180,7 +180,7 @@ def make_plan(
         restarts=request.restarts,
         attempt=attempt,
         isolated=network.namespace is not None,
-        notices=network.notices,
+        notices=(*network.notices, *start.notices),
     )
     return plan if request.debug_rank is None else _debugged(plan, request.debug_rank)
 

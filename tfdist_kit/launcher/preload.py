@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-from tfdist_kit.launcher import channel
+from tfdist_kit.launcher import channel, ours
 from tfdist_kit.launcher.pipes import open_ends
 from tfdist_kit.launcher.spawn import (
     Birth,
@@ -51,20 +51,26 @@ class Preloaded:
         self._fresh = FreshSpawner()
         self._ready = False
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as always:
+            self._control, theirs = socket.socketpair()
+            always.callback(theirs.close)
+            on_failure.callback(self._control.close)
             alive, self._alive = os.pipe()
-            stack.callback(os.close, alive)
+            always.callback(os.close, alive)
+            on_failure.callback(os.close, self._alive)
             fds = {"alive": alive, "control": theirs.fileno()}
-            self._process = subprocess.Popen(
-                boot_command("zygote", {"modules": list(modules), "fds": fds}, ()),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environ,
-                pass_fds=tuple(fds.values()),
-                start_new_session=True,
-            )
+            with refusals_as_usage_errors("the preloading process"):
+                self._process = subprocess.Popen(
+                    boot_command("zygote", {"modules": list(modules), "fds": fds}, ()),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environ,
+                    pass_fds=tuple(fds.values()),
+                    start_new_session=True,
+                )
+            on_failure.pop_all()
+        ours.keep(self._control.fileno(), self._alive)
 
     def fileno(self) -> int:
         """A descriptor that is readable when `is_ready` may have become true."""
@@ -137,6 +143,7 @@ class Preloaded:
 
     def close(self) -> None:
         """End the zygote; its workers have ended, or end by their own pipes."""
+        ours.forget(self._control.fileno(), self._alive)
         self._control.close()
         os.close(self._alive)
         self._process.kill()

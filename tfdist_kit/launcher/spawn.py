@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import tfdist_kit
 from tfdist_kit._errors import UsageError
+from tfdist_kit.launcher import ours
 from tfdist_kit.launcher.pipes import Ends, open_ends
 
 _ROOT = str(Path(tfdist_kit.__file__).parents[1])
@@ -105,6 +106,7 @@ class WorkerProcess:
 
     def __post_init__(self) -> None:
         self.pidfd = _open_pidfd(self.pid)
+        ours.keep(*self.fds.values())
 
     @property
     def has_ended(self) -> bool:
@@ -120,6 +122,7 @@ class WorkerProcess:
         """Let it leave, once its program has ended."""
         leave = self.fds.pop("leave", None)
         if leave is not None:
+            ours.forget(leave)
             os.close(leave)
 
     def returncode(self) -> int | None:
@@ -130,6 +133,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """Give up the launcher's ends; a worker that still lives is killed by it."""
+        ours.forget(*self.fds.values())
         for fd in self.fds.values():
             os.close(fd)
         self.fds.clear()

@@ -35,6 +35,11 @@ class StartMethod:
     why: str = ""
     tensorflow: bool = True
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should know about it, a line each."""
+        return (f"workers start in fresh interpreters: {self.why}",) if self.why else ()
+
 
 def choose(
     wish: Wish,
