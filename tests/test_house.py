@@ -62,7 +62,8 @@ def test_importing_the_package_imports_neither_tensorflow_nor_its_own_rooms() ->
 
 def test_a_worker_imports_next_to_nothing_of_the_launcher() -> None:
     code = (
-        "import sys, tfdist_kit.launcher.worker; print('tfdist_kit.launcher.plan' in sys.modules)"
+        "import sys, tfdist_kit.launcher.inside.worker\n"
+        "print('tfdist_kit.launcher.plan' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

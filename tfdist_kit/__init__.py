@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from tfdist_kit.adapters.multi_worker_mirrored import multi_worker_mirrored
     from tfdist_kit.launcher import LocalCluster
-    from tfdist_kit.launcher.progress import report_progress
+    from tfdist_kit.launcher.inside.progress import report_progress
     from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 
 __all__ = [
@@ -69,7 +69,7 @@ __getattr__ = _lazy.looked_up(
         "TFConfig": "tfdist_kit.tf_config",
         "Task": "tfdist_kit.tf_config",
         "multi_worker_mirrored": "tfdist_kit.adapters.multi_worker_mirrored",
-        "report_progress": "tfdist_kit.launcher.progress",
+        "report_progress": "tfdist_kit.launcher.inside.progress",
     },
 )
 

@@ -219,7 +219,7 @@ def train_tf_keras() -> Any:
 
 def check_progress() -> list[str]:
     """What the launcher hears of a training and of an evaluation."""
-    from tfdist_kit.launcher import report
+    from tfdist_kit.launcher.inside import report
 
     reader, writer = os.pipe()
     report.open_pipe(writer)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Command, script, tfdist
-from tfdist_kit.launcher.ports import HeldPorts
+from tfdist_kit.launcher.network.ports import HeldPorts
 from tfdist_kit.tf_config import ClusterSpec, TFConfig
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -116,7 +116,7 @@ def test_a_debugged_worker_may_join_as_late_as_it_likes(tmp_path: Path) -> None:
     name = script(
         tmp_path,
         "import os, time, tfdist_kit\n"
-        "from tfdist_kit.launcher import report\n"
+        "from tfdist_kit.launcher.inside import report\n"
         "say, late = report.say, os.environ['TFDIST_RANK'] == '1'\n"
         "def wait_and_say(phase):\n"
         "    if phase == 'joining' and late: time.sleep(4)\n"

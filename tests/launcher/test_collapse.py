@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Command, script, tfdist
-from tfdist_kit.launcher.collapse import MAX_WAITING, WINDOW, Collapser
+from tfdist_kit.launcher.output.collapse import MAX_WAITING, WINDOW, Collapser
 
 
 class Screen:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tfdist_kit.launcher import explain
-from tfdist_kit.launcher.explain import Located, where_is
-from tfdist_kit.launcher.stack_text import Frame, parse
+from tfdist_kit.launcher.hangs import explain
+from tfdist_kit.launcher.hangs.explain import Located, where_is
+from tfdist_kit.launcher.hangs.stack_text import Frame, parse
 
 STACKS = Path(__file__).parent / "stacks"
 LAUNCHER = str(Path(explain.__file__).parent)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.commands import script, tfdist
 from tfdist_kit import UsageError
-from tfdist_kit.launcher import gpus
+from tfdist_kit.launcher.start import gpus
 
 UUIDS = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,MIG-41b36325-f0f3-5c1b-a2c5-2f5c5c1b8a1e"
 

@@ -77,7 +77,7 @@ def test_the_newest_step_is_told_even_if_the_next_one_hangs(tmp_path: Path) -> N
 def test_progress_is_seldom_written(tmp_path: Path) -> None:
     body = (
         "import tfdist_kit\n"
-        "from tfdist_kit.launcher import report\n"
+        "from tfdist_kit.launcher.inside import report\n"
         "said, say = [], report.say\n"
         "report.say = lambda *words: (said.append(words), say(*words))\n"
         "begin = time.monotonic()\n"

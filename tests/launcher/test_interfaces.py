@@ -11,7 +11,7 @@ import pytest
 
 from tests.commands import script
 from tests.launcher.test_netns import in_a_fork, needs_namespaces
-from tfdist_kit.launcher import interfaces, netns
+from tfdist_kit.launcher.network import interfaces, netns
 
 
 def test_the_addresses_are_those_that_the_kernel_lists() -> None:

@@ -15,10 +15,10 @@ import pytest
 
 from tests.commands import script, tfdist
 from tests.terminal import Terminal
-from tfdist_kit.launcher.board import Board, Row
-from tfdist_kit.launcher.console import Console
 from tfdist_kit.launcher.messages import Exited, Listening, NotStarted, Progress, Said
-from tfdist_kit.launcher.status_lines import MOST_LINES, LiveView
+from tfdist_kit.launcher.output.board import Board, Row
+from tfdist_kit.launcher.output.console import Console
+from tfdist_kit.launcher.output.status_lines import MOST_LINES, LiveView
 
 WAIT = """\
 import os, time
@@ -129,7 +129,7 @@ def test_a_launcher_that_fails_leaves_a_clean_terminal(tmp_path: Path) -> None:
 _FAILS = """\
 import os, sys
 if "TFDIST_RANK" not in os.environ:
-    from tfdist_kit.launcher import ports
+    from tfdist_kit.launcher.network import ports
     def listening(numbers, pid):
         if os.path.exists("break"): raise RuntimeError("broken")
     ports.listening = listening

@@ -11,7 +11,8 @@ import pytest
 
 from tests.commands import script
 from tfdist_kit import UsageError
-from tfdist_kit.launcher import RunRequest, memory, run
+from tfdist_kit.launcher import RunRequest, run
+from tfdist_kit.launcher.start import memory
 
 MIB = memory.MIB
 
@@ -84,7 +85,7 @@ def test_what_is_needed(workers: int, preload: bool, tensorflow: bool, mib: int)
 
 
 def test_an_empty_worker_really_needs_more_than_the_floor() -> None:
-    code = "import tfdist_kit.launcher.worker; print(open('/proc/self/smaps_rollup').read())"
+    code = "import tfdist_kit.launcher.inside.worker; print(open('/proc/self/smaps_rollup').read())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = re.search(r"Pss_Anon: +(\d+) kB", done.stdout)
     if found is None:

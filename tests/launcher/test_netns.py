@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import tfdist_kit
 from tests.adapters.test_multi_worker_mirrored import QUIET, SUM
 from tests.commands import Command, script, tfdist
 from tests.launcher.test_run import SERVE
-from tfdist_kit.launcher import netns, ports
+from tfdist_kit.launcher.network import netns, ports
 
 NOBODY = 65534
 
@@ -60,7 +61,7 @@ def networks_of_others() -> set[str]:
 
 def in_a_fork(namespace: netns.Namespace, code: str) -> str:
     """What `code` prints in a process that has entered the namespace."""
-    enter = f"from tfdist_kit.launcher import netns; netns.enter({list(namespace.fds)!r})\n"
+    enter = f"from tfdist_kit.launcher.network import netns; netns.enter({list(namespace.fds)!r})\n"
     done = subprocess.run(
         [sys.executable, "-c", enter + code],
         pass_fds=namespace.fds,
@@ -83,7 +84,7 @@ def test_making_one_leaves_this_process_where_it_is(private: netns.Namespace) ->
 @needs_namespaces
 def test_only_loopback_is_in_it_in_both_families(private: netns.Namespace) -> None:
     code = (
-        "from tfdist_kit.launcher import interfaces\n"
+        "from tfdist_kit.launcher.network import interfaces\n"
         "print(sorted(interfaces.addresses()))\n"
         "import socket\n"
         "for family, host in (socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1'):\n"
@@ -198,6 +199,9 @@ def test_the_namespace_vanishes_with_the_run(tmp_path: Path, ending: str) -> Non
             (tmp_path / "go").touch()
         command.process.wait()
         command.assert_nothing_lives()
+        deadline = time.monotonic() + 20  # a later network of somebody else may have its number
+        while inside in networks_of_others() and time.monotonic() < deadline:
+            time.sleep(0.05)
         assert inside not in networks_of_others()
 
 

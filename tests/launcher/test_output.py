@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tfdist_kit.launcher import output
-from tfdist_kit.launcher.console import Console
-from tfdist_kit.launcher.output import Lines, StreamLog
-from tfdist_kit.launcher.shown import Prefixed
+from tfdist_kit.launcher.output.console import Console
+from tfdist_kit.launcher.output.lines import MAX_LINE, Lines, StreamLog
+from tfdist_kit.launcher.output.shown import Prefixed
 
 
 def feed_all(*chunks: bytes, now: float = 0.0) -> bytes:
@@ -58,7 +57,7 @@ def test_an_endless_line_is_cut_between_characters() -> None:
     for _ in range(40):
         pieces += lines.feed("€".encode() * 10_000, 0.0)
     pieces += lines.flush()
-    assert all(len(piece) <= output.MAX_LINE for piece in pieces.split(b"\n"))
+    assert all(len(piece) <= MAX_LINE for piece in pieces.split(b"\n"))
     assert pieces.decode().replace("\n", "") == "€" * 400_000
 
 

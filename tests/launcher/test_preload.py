@@ -175,7 +175,7 @@ def test_logging_set_up_before_the_import_is_not_doubled(tmp_path: Path) -> None
 # When a fresh interpreter would import something else
 
 
-SAYS_HOW = "print('FRESH', b'launcher.worker' in open('/proc/self/cmdline', 'rb').read())\n"
+SAYS_HOW = "print('FRESH', b'inside.worker' in open('/proc/self/cmdline', 'rb').read())\n"
 
 
 def test_a_variable_set_by_the_script_itself(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_tensorflow_that_cannot_be_imported(tmp_path: Path) -> None:
 
 def zygote(command: Command) -> int:
     for pid in command.living():
-        if b"launcher.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"start.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes():
             return pid
     raise AssertionError("there is no preloading process")
 
@@ -365,6 +365,6 @@ def test_the_choice_is_in_the_plan(tmp_path: Path) -> None:
 
 
 _CHOOSE = """\
-from tfdist_kit.launcher import start_method
+from tfdist_kit.launcher.start import start_method
 print(start_method.choose("auto", "train.py", is_module=False, environ={}, gpus=["/dev/null"]).why)
 """

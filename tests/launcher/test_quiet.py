@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import script, tfdist
-from tfdist_kit.launcher.quiet import Quiet
+from tfdist_kit.launcher.output.quiet import Quiet
 
 MARKED = [
     (line[0] == "+", line[2:])

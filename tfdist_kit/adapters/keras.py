@@ -31,7 +31,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfdist_kit._errors import MissingDependencyError, StrategyError, UnsupportedVersionError
-from tfdist_kit.launcher import progress
+from tfdist_kit.launcher.inside import progress
 
 __all__ = ["disable_multi_worker", "enable_multi_worker", "is_enabled"]
 

@@ -24,7 +24,7 @@ from tfdist_kit._errors import (
     UsageError,
 )
 from tfdist_kit.adapters import _cluster, _coordination
-from tfdist_kit.launcher import report
+from tfdist_kit.launcher.inside import report
 from tfdist_kit.tf_config import Task, TFConfig
 
 Api = Literal["v2", "compat.v1"]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tfdist_kit.bench.contest import Contest, run
 from tfdist_kit.launcher import LocalCluster
-from tfdist_kit.launcher.ports import HeldPorts
+from tfdist_kit.launcher.network.ports import HeldPorts
 from tfdist_kit.tf_config import ClusterSpec, TFConfig
 
 ALL_REDUCE = """\

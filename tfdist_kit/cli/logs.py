@@ -13,9 +13,9 @@ from typing import Any
 
 from tfdist_kit._errors import UsageError
 from tfdist_kit.cli.run import ranks
-from tfdist_kit.launcher import watch
-from tfdist_kit.launcher.follow import Follower, Wish
-from tfdist_kit.launcher.output import wants_colour
+from tfdist_kit.launcher.output import watch
+from tfdist_kit.launcher.output.follow import Follower, Wish
+from tfdist_kit.launcher.output.lines import wants_colour
 
 
 def add_parser(subparsers: Any) -> None:

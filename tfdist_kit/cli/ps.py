@@ -13,7 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tfdist_kit.launcher import quantities, watch
+from tfdist_kit.launcher import quantities
+from tfdist_kit.launcher.output import watch
 
 _HEAD = ("RANK", "TASK", "PID", "STATE", "STEP", "LAST OUTPUT", "RSS")
 

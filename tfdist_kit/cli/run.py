@@ -14,14 +14,7 @@ from typing import Any
 
 from tfdist_kit._errors import UsageError
 from tfdist_kit.cli import preset
-from tfdist_kit.launcher import (
-    ConsoleWish,
-    Deadlines,
-    RestartWish,
-    RunRequest,
-    dry_run,
-    run,
-)
+from tfdist_kit.launcher import ConsoleWish, Deadlines, RestartWish, RunRequest, dry_run, run
 
 DEFAULTS: Mapping[str, Any] = {
     "workers": 2,

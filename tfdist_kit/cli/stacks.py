@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tfdist_kit.launcher import live, stacks
+from tfdist_kit.launcher.hangs import live, stacks
 
 EPILOG = """\
 The run goes on undisturbed. Exit code: 0 when every living worker told where it is, 1 when one did

@@ -1,6 +1,11 @@
 """Local clusters: one process per worker, supervised until the last one has left.
 
-    RunRequest -> plan -> spawn -> worker processes -> supervisor -> outcome, summary
+    request -> check -> plan -> launch: series of attempts -> start/ -> the workers: inside/
+    output/, messages -> supervisor -> records, hangs/ -> outcome -> restart, summary
+
+    network/   where the workers' servers listen      start/   how a process comes to life
+    output/    files, console, status lines           inside/  what runs in it
+    hangs/     where every worker is                  clusters/  `LocalCluster`
 
 The supervising process never imports TensorFlow, and nothing here listens on a network. The names
 below are looked up when they are first used: a worker, and a program that only makes a strategy,
@@ -12,12 +17,12 @@ from typing import TYPE_CHECKING
 from tfdist_kit import _lazy
 
 if TYPE_CHECKING:
-    from tfdist_kit.launcher.calls import RemoteTraceback
-    from tfdist_kit.launcher.cluster import LocalCluster
+    from tfdist_kit.launcher.clusters.calls import RemoteTraceback
+    from tfdist_kit.launcher.clusters.cluster import LocalCluster
+    from tfdist_kit.launcher.clusters.pool import close_pool
     from tfdist_kit.launcher.launch import dry_run, run
     from tfdist_kit.launcher.outcome import Outcome
     from tfdist_kit.launcher.plan import RunPlan
-    from tfdist_kit.launcher.pool import close_pool
     from tfdist_kit.launcher.request import ConsoleWish, Deadlines, RestartWish, RunRequest
 
 __all__ = [
@@ -39,13 +44,13 @@ __getattr__ = _lazy.looked_up(
     {
         "ConsoleWish": "tfdist_kit.launcher.request",
         "Deadlines": "tfdist_kit.launcher.request",
-        "LocalCluster": "tfdist_kit.launcher.cluster",
+        "LocalCluster": "tfdist_kit.launcher.clusters.cluster",
         "Outcome": "tfdist_kit.launcher.outcome",
-        "RemoteTraceback": "tfdist_kit.launcher.calls",
+        "RemoteTraceback": "tfdist_kit.launcher.clusters.calls",
         "RestartWish": "tfdist_kit.launcher.request",
         "RunPlan": "tfdist_kit.launcher.plan",
         "RunRequest": "tfdist_kit.launcher.request",
-        "close_pool": "tfdist_kit.launcher.pool",
+        "close_pool": "tfdist_kit.launcher.clusters.pool",
         "dry_run": "tfdist_kit.launcher.launch",
         "run": "tfdist_kit.launcher.launch",
     },

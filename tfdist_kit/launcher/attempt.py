@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from tfdist_kit.launcher import failure, ports, proc, signals, stacks
-from tfdist_kit.launcher.board import Board
-from tfdist_kit.launcher.console import Console
+from tfdist_kit.launcher import failure, signals
 from tfdist_kit.launcher.failure import Failure
+from tfdist_kit.launcher.hangs import proc, stacks
 from tfdist_kit.launcher.messages import (
     Alive,
     Dump,
@@ -37,15 +36,18 @@ from tfdist_kit.launcher.messages import (
     Tell,
     Tick,
 )
-from tfdist_kit.launcher.network import Network
+from tfdist_kit.launcher.network import ports
+from tfdist_kit.launcher.network.place import Network
 from tfdist_kit.launcher.outcome import Outcome, conclude
+from tfdist_kit.launcher.output.board import Board
+from tfdist_kit.launcher.output.console import Console
+from tfdist_kit.launcher.output.streams import STREAM_FDS, Streams
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
 from tfdist_kit.launcher.records import Records
 from tfdist_kit.launcher.run_dir import RunDir
-from tfdist_kit.launcher.spawn import Birth, FreshSpawner, Spawner, WorkerProcess
-from tfdist_kit.launcher.streams import STREAM_FDS, Streams
+from tfdist_kit.launcher.start.spawn import Birth, FreshSpawner, Spawner, WorkerProcess
+from tfdist_kit.launcher.start.terminal import Terminal
 from tfdist_kit.launcher.supervisor import State, Supervisor
-from tfdist_kit.launcher.terminal import Terminal
 
 _CHUNK = 1 << 16
 _LONGEST_WAIT = 3600.0

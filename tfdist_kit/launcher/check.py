@@ -15,9 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tfdist_kit._errors import UsageError
-from tfdist_kit.launcher import gpus
 from tfdist_kit.launcher.plan import OWN_VARIABLES
 from tfdist_kit.launcher.request import RestartWish, RunRequest
+from tfdist_kit.launcher.start import gpus
 
 DESCRIPTORS_PER_WORKER = 8
 OWN_DESCRIPTORS = 32

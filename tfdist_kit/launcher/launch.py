@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from tfdist_kit.launcher import memory, signals, start_method, status_lines, temp
-from tfdist_kit.launcher.board import Board
+from tfdist_kit.launcher import signals, temp
 from tfdist_kit.launcher.check import check
-from tfdist_kit.launcher.console import Console, StatusLines
-from tfdist_kit.launcher.network import network
+from tfdist_kit.launcher.network.place import network
 from tfdist_kit.launcher.outcome import Outcome
+from tfdist_kit.launcher.output import status_lines
+from tfdist_kit.launcher.output.board import Board
+from tfdist_kit.launcher.output.console import Console, StatusLines
 from tfdist_kit.launcher.plan import RunPlan, make_plan
 from tfdist_kit.launcher.request import RunRequest
 from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.series import Ending, Series
-from tfdist_kit.launcher.start_method import StartMethod
+from tfdist_kit.launcher.start import memory, start_method
+from tfdist_kit.launcher.start.start_method import StartMethod
 from tfdist_kit.launcher.supervisor import Why
 
 _HURRIED_CONSOLE_WAIT = 1.0

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from tfdist_kit import _proxies
-from tfdist_kit.launcher import gpus
-from tfdist_kit.launcher.network import Network
+from tfdist_kit.launcher.network.place import Network
 from tfdist_kit.launcher.request import ConsoleWish, Deadlines, RestartWish, RunRequest
-from tfdist_kit.launcher.start_method import StartMethod
+from tfdist_kit.launcher.start import gpus
+from tfdist_kit.launcher.start.start_method import StartMethod
 from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")

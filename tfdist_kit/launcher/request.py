@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfdist_kit.launcher.start_method import Wish
+from tfdist_kit.launcher.start.start_method import Wish
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,17 @@ from pathlib import Path
 from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher import signals, summary
 from tfdist_kit.launcher.attempt import Attempt, Finished, Surroundings
-from tfdist_kit.launcher.board import Board
-from tfdist_kit.launcher.console import Console
-from tfdist_kit.launcher.network import Network, network
+from tfdist_kit.launcher.network.place import Network, network
 from tfdist_kit.launcher.outcome import Outcome, cut_short
+from tfdist_kit.launcher.output.board import Board
+from tfdist_kit.launcher.output.console import Console
 from tfdist_kit.launcher.plan import RunPlan, make_plan
-from tfdist_kit.launcher.preload import Preloaded
 from tfdist_kit.launcher.request import RunRequest
 from tfdist_kit.launcher.restart import Budget, Decision, Verdict, judge
 from tfdist_kit.launcher.run_dir import RunDir
-from tfdist_kit.launcher.spawn import FreshSpawner, Spawner
-from tfdist_kit.launcher.start_method import StartMethod
+from tfdist_kit.launcher.start.preload import Preloaded
+from tfdist_kit.launcher.start.spawn import FreshSpawner, Spawner
+from tfdist_kit.launcher.start.start_method import StartMethod
 from tfdist_kit.launcher.supervisor import Cause, Why
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from tfdist_kit.launcher.hangs.silence import Silence
 from tfdist_kit.launcher.messages import (
     Action,
     Alive,
@@ -40,7 +41,6 @@ from tfdist_kit.launcher.messages import (
 )
 from tfdist_kit.launcher.plan import WorkerPlan
 from tfdist_kit.launcher.request import Deadlines
-from tfdist_kit.launcher.silence import Silence
 
 TIME_LIMIT_EXIT = 124
 LEFT_EARLY_EXIT = 1

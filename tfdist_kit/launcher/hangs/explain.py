@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tfdist_kit import _frames
-from tfdist_kit.launcher import stack_dump
-from tfdist_kit.launcher.stack_text import Frame, Thread, main_thread
+from tfdist_kit.launcher.hangs.stack_text import Frame, Thread, main_thread
+from tfdist_kit.launcher.inside import stack_dump
 
 _LAUNCHER = os.path.join(os.path.dirname(__file__), "")
 _STRATEGY = "distribute/collective_all_reduce_strategy.py"

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, SupportsIndex
 
-from tfdist_kit.launcher import report
+from tfdist_kit.launcher.inside import report
 
 INTERVAL = 0.2
 

@@ -13,8 +13,8 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfdist_kit.launcher.hidden import read_at_import
-from tfdist_kit.launcher.preload import Preloaded
+from tfdist_kit.launcher.start.hidden import read_at_import
+from tfdist_kit.launcher.start.preload import Preloaded
 
 MOST_KEPT = 2
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist_kit._errors import WorkerLostError
-from tfdist_kit.launcher import channel, proc, stacks
-from tfdist_kit.launcher.calls import Answer, Raised
-from tfdist_kit.launcher.network import Network
+from tfdist_kit.launcher.clusters.calls import Answer, Raised
+from tfdist_kit.launcher.hangs import proc, stacks
+from tfdist_kit.launcher.network.place import Network
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
-from tfdist_kit.launcher.spawn import Birth, Spawner, WorkerProcess
+from tfdist_kit.launcher.start import channel
+from tfdist_kit.launcher.start.spawn import Birth, Spawner, WorkerProcess
 from tfdist_kit.launcher.summary import signal_name
 
 _NO_PIDFD_POLL = 0.05

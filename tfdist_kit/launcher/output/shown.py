@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist_kit.launcher.collapse import Collapser
-from tfdist_kit.launcher.console import Console
-from tfdist_kit.launcher.output import prefixed, timestamp
-from tfdist_kit.launcher.quiet import Quiet
+from tfdist_kit.launcher.output.collapse import Collapser
+from tfdist_kit.launcher.output.console import Console
+from tfdist_kit.launcher.output.lines import prefixed, timestamp
+from tfdist_kit.launcher.output.quiet import Quiet
 
 
 @dataclass(frozen=True)

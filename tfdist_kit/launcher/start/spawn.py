@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 import tfdist_kit
 from tfdist_kit._errors import UsageError
-from tfdist_kit.launcher import ours
-from tfdist_kit.launcher.pipes import Ends, open_ends
+from tfdist_kit.launcher.start import ours
+from tfdist_kit.launcher.start.pipes import Ends, open_ends
 
 _ROOT = str(Path(tfdist_kit.__file__).parents[1])
 
@@ -197,7 +197,7 @@ class FreshSpawner:
 def _start(birth: Birth, ends: Ends) -> subprocess.Popen[bytes]:
     inherited = {name: fd for name, fd in ends.workers.items() if name not in ("stdout", "stderr")}
     return subprocess.Popen(
-        boot_command("worker", {**birth.orders, "fds": inherited}, birth.argv),
+        boot_command("inside.worker", {**birth.orders, "fds": inherited}, birth.argv),
         env=birth.env,
         pass_fds=tuple(inherited.values()),
         **_surroundings(birth, ends),

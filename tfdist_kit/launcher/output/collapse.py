@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tfdist_kit.launcher.output import rank_prefix, timestamp
+from tfdist_kit.launcher.output.lines import rank_prefix, timestamp
 
 WINDOW = 0.2
 MAX_WAITING = 10_000

@@ -33,7 +33,9 @@ from types import TracebackType
 from typing import NoReturn
 
 from tfdist_kit import _first_use, _frames
-from tfdist_kit.launcher import failure, leaving, ports, report, stack_dump
+from tfdist_kit.launcher import failure
+from tfdist_kit.launcher.inside import leaving, report, stack_dump
+from tfdist_kit.launcher.network import ports
 
 _OWN_FILES = (__file__, importlib.machinery.__file__, "<frozen importlib")
 _HIGH = 4096
@@ -151,7 +153,9 @@ LOADERS: dict[str, Callable[[str, types.ModuleType], types.CodeType]] = {
 def run_program(orders: Orders) -> None:
     """Run what the orders name."""
     if orders.kind == CALLS:
-        from tfdist_kit.launcher import calls  # here, since every other worker would pay for it
+        from tfdist_kit.launcher.clusters import (
+            calls,  # here, since every other worker would pay for it
+        )
 
         calls.answer(orders.fds[CALLS])
     else:
@@ -275,7 +279,7 @@ def settle(orders: Orders) -> Orders:
 def _enter_network(fds: Sequence[int]) -> None:
     """Enter the private network whose descriptors were inherited, if there is one."""
     if fds:
-        from tfdist_kit.launcher import netns  # the others do without
+        from tfdist_kit.launcher.network import netns  # the others do without
 
         try:
             netns.enter(fds)

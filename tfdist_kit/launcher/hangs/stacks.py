@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfdist_kit.launcher import proc, stack_text
-from tfdist_kit.launcher.explain import Located, explain, where_is
-from tfdist_kit.launcher.stack_dump import ALL, CAN_BE_ASKED, FILE_NAME, MAIN, WHEN_IT_CAN
+from tfdist_kit.launcher.hangs import proc, stack_text
+from tfdist_kit.launcher.hangs.explain import Located, explain, where_is
+from tfdist_kit.launcher.inside.stack_dump import ALL, CAN_BE_ASKED, FILE_NAME, MAIN, WHEN_IT_CAN
 
 DEADLINE = 2.0
 POLL = 0.02

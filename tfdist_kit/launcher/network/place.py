@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfdist_kit.launcher import interfaces, netns
-from tfdist_kit.launcher.netns import Namespace, UnavailableError
-from tfdist_kit.launcher.ports import HeldPorts
+from tfdist_kit.launcher.network import interfaces, netns
+from tfdist_kit.launcher.network.netns import Namespace, UnavailableError
+from tfdist_kit.launcher.network.ports import HeldPorts
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tfdist_kit._errors import UsageError
-from tfdist_kit.launcher import stacks, temp
+from tfdist_kit.launcher import temp
+from tfdist_kit.launcher.hangs import stacks
 
 
 def targets(run_dir: Path) -> list[stacks.Target]:

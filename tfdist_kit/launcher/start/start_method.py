@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tfdist_kit.launcher import source
-from tfdist_kit.launcher.hidden import BRINGS, is_read_at_import
+from tfdist_kit.launcher.start import source
+from tfdist_kit.launcher.start.hidden import BRINGS, is_read_at_import
 
 Wish = Literal["auto", "preload", "fresh"]
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")

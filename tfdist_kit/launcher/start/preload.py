@@ -18,9 +18,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-from tfdist_kit.launcher import channel, ours
-from tfdist_kit.launcher.pipes import open_ends
-from tfdist_kit.launcher.spawn import (
+from tfdist_kit.launcher.start import channel, ours
+from tfdist_kit.launcher.start.pipes import open_ends
+from tfdist_kit.launcher.start.spawn import (
     Birth,
     FreshSpawner,
     WorkerProcess,
@@ -61,7 +61,7 @@ class Preloaded:
             fds = {"alive": alive, "control": theirs.fileno()}
             with refusals_as_usage_errors("the preloading process"):
                 self._process = subprocess.Popen(
-                    boot_command("zygote", {"modules": list(modules), "fds": fds}, ()),
+                    boot_command("start.zygote", {"modules": list(modules), "fds": fds}, ()),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -25,16 +25,19 @@ from tfdist_kit._errors import (
     UsageError,
     WorkerError,
 )
-from tfdist_kit.launcher import calls, memory, pool, stacks, summary, temp
-from tfdist_kit.launcher.calls import Raised, RemoteTraceback, Returned
+from tfdist_kit.launcher import summary, temp
 from tfdist_kit.launcher.check import check_size
-from tfdist_kit.launcher.member import Member, start_member, wait_for_answers
-from tfdist_kit.launcher.network import Network, network
+from tfdist_kit.launcher.clusters import calls, pool
+from tfdist_kit.launcher.clusters.calls import Raised, RemoteTraceback, Returned
+from tfdist_kit.launcher.clusters.member import Member, start_member, wait_for_answers
+from tfdist_kit.launcher.hangs import stacks
+from tfdist_kit.launcher.network.place import Network, network
 from tfdist_kit.launcher.plan import RunPlan, make_plan
 from tfdist_kit.launcher.request import RunRequest
 from tfdist_kit.launcher.run_dir import RunDir
-from tfdist_kit.launcher.spawn import FreshSpawner, Spawner
-from tfdist_kit.launcher.start_method import StartMethod, Wish, gpu_device
+from tfdist_kit.launcher.start import memory
+from tfdist_kit.launcher.start.spawn import FreshSpawner, Spawner
+from tfdist_kit.launcher.start.start_method import StartMethod, Wish, gpu_device
 
 _log = logging.getLogger(__name__)
 PRELOAD = ("tensorflow",)

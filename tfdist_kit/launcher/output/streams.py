@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tfdist_kit.launcher.collapse import Collapser
-from tfdist_kit.launcher.console import Console
-from tfdist_kit.launcher.output import Shown, StreamLog, rank_prefix, wants_colour
+from tfdist_kit.launcher.output.collapse import Collapser
+from tfdist_kit.launcher.output.console import Console
+from tfdist_kit.launcher.output.lines import Shown, StreamLog, rank_prefix, wants_colour
+from tfdist_kit.launcher.output.quiet import Quiet
+from tfdist_kit.launcher.output.shown import Collapsed, Prefixed
 from tfdist_kit.launcher.plan import WorkerPlan
-from tfdist_kit.launcher.quiet import Quiet
 from tfdist_kit.launcher.request import ConsoleWish
-from tfdist_kit.launcher.shown import Collapsed, Prefixed
 
 STREAM_FDS: Mapping[str, int] = {"stdout": 1, "stderr": 2}
 READ_INTERVAL = 0.004

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist_kit._errors import UsageError
-from tfdist_kit.launcher import channel, failure
+from tfdist_kit.launcher import failure
 from tfdist_kit.launcher.failure import Failure
+from tfdist_kit.launcher.start import channel
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher import quantities, temp
-from tfdist_kit.launcher.board import exit_word, state_word
+from tfdist_kit.launcher.output.board import exit_word, state_word
 from tfdist_kit.launcher.run_dir import read_plan
 
 STREAMS = ("stdout", "stderr")

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfdist_kit.launcher import quantities
-from tfdist_kit.launcher.board import Board, Row
+from tfdist_kit.launcher.output.board import Board, Row
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from tfdist_kit.launcher import watch
-from tfdist_kit.launcher.output import Lines, prefixed, rank_prefix
-from tfdist_kit.launcher.quiet import Quiet
+from tfdist_kit.launcher.output import watch
+from tfdist_kit.launcher.output.lines import Lines, prefixed, rank_prefix
+from tfdist_kit.launcher.output.quiet import Quiet
 
 POLL = 0.1
 _CHUNK = 1 << 20

@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tfdist_kit._errors import UsageError
-from tfdist_kit.launcher import channel, report, worker
-from tfdist_kit.launcher.hidden import Hidden
-from tfdist_kit.launcher.spawn import boot_command, reap
+from tfdist_kit.launcher.inside import report, worker
+from tfdist_kit.launcher.start import channel
+from tfdist_kit.launcher.start.hidden import Hidden
+from tfdist_kit.launcher.start.spawn import boot_command, reap
 
 _HINT_FOR_CALLS = "give the variable to LocalCluster(env={...}), or use start_method='fresh'"
 
@@ -188,5 +189,5 @@ def _begin_afresh(request: Mapping[str, Any], orders: worker.Orders, reason: str
     os.chdir(request["cwd"])
     os.umask(request["umask"])
     told = {**request["orders"], "fds": dict(orders.fds)}
-    command = boot_command("worker", told, tuple(request["argv"]))
+    command = boot_command("inside.worker", told, tuple(request["argv"]))
     os.execve(command[0], command, request["env"])

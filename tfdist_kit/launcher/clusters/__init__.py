@@ -1,0 +1,1 @@
+"""`LocalCluster`: functions called in live workers."""

@@ -1,0 +1,1 @@
+"""Where every worker is when nothing happens any more."""

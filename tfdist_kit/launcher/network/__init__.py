@@ -1,0 +1,1 @@
+"""Where the workers' servers listen, and who can reach them."""
