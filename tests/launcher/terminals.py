@@ -73,9 +73,12 @@ class Terminal(Command):
                 not notice a Ctrl-C that comes just before it begins to wait.
         """
         deadline = time.monotonic() + DEADLINE
+        next_press = 0.0
         while not (found := re.search(pattern, self.shown)):
-            self.types(press)
-            patience = 1.0 if press else DEADLINE
+            if press and time.monotonic() >= next_press:
+                self.types(press)
+                next_press = time.monotonic() + 2.0
+            patience = 0.2 if press else DEADLINE
             if select.select([self._master], [], [], patience)[0]:
                 self.shown += self._read(pattern)
             assert time.monotonic() < deadline, self._missed(pattern)
