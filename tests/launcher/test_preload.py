@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 
 from tests.commands import Command, Result, script, tfdist
+from tfdist_kit.launcher.start import preload
+from tfdist_kit.launcher.start.spawn import Birth
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 PRELOAD = ("run", "--start-method", "preload")
@@ -341,6 +344,27 @@ def test_death_of_the_preloading_process_beside_its_workers(tmp_path: Path) -> N
         command.assert_nothing_lives()
     assert result.code == 137
     assert "the preloading process has died beside its workers" in result.err
+
+
+def test_a_preloading_process_that_is_stuck_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preload, "_ANSWER_SECONDS", 0.3)
+    with (tmp_path / "log").open("wb") as log:
+        preloaded = preload.Preloaded(["json"], dict(os.environ), log.fileno())
+    with contextlib.closing(preloaded):
+        assert preloaded.is_ready(20)
+        os.kill(preloaded._process.pid, signal.SIGSTOP)
+        orders = {"folder": str(tmp_path), "kind": "script", "target": os.devnull}
+        birth = Birth(0, "rank 0", (os.devnull,), os.environ, {**orders, "fast_exit": True})
+        worker = preloaded.spawn(birth)
+        worker.release()
+        deadline = time.monotonic() + 20
+        while worker.returncode() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        worker.close()
+    assert worker.returncode() == 0
+    assert preloaded.trouble == "the preloading process has died"
 
 
 def test_a_worker_that_dies_is_noticed_and_its_group_ended(tmp_path: Path) -> None:

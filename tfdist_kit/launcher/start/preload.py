@@ -30,6 +30,8 @@ from tfdist_kit.launcher.start.spawn import (
 
 _KILLED = -signal.SIGKILL
 _DIED = "the preloading process has died"
+_IMPORT_SECONDS = 600.0
+_ANSWER_SECONDS = 30.0
 
 
 class Preloaded:
@@ -85,6 +87,7 @@ class Preloaded:
         if not self._ready and self._readable(wait):
             answer = self._receive()
             self._ready = True
+            self._control.settimeout(_ANSWER_SECONDS)
             if answer is None:
                 self.trouble = _DIED
             elif "failed" in answer:
@@ -102,7 +105,8 @@ class Preloaded:
 
     def spawn(self, birth: Birth) -> WorkerProcess:
         """See `spawn.Spawner`; waits until the imports are done."""
-        self.is_ready(None)
+        if not self.is_ready(_IMPORT_SECONDS):
+            self.trouble = f"preloading took more than {_IMPORT_SECONDS:g} s"
         if self.trouble:
             return self._fresh.spawn(birth)
         with refusals_as_usage_errors(birth.name), open_ends(birth.given) as ends:
@@ -131,10 +135,15 @@ class Preloaded:
         return reap_it
 
     def _ask(self, request: Mapping[str, Any], fds: Sequence[int] = ()) -> dict[str, Any] | None:
-        """Send a request and wait for its answer; None when the zygote has gone."""
-        with self._lock, contextlib.suppress(OSError):
-            channel.send(self._control, request, fds)
-            return self._receive()
+        """Send a request and wait for its answer; None when the zygote has gone, or is stuck."""
+        with self._lock:
+            if self._process.poll() is None:
+                with contextlib.suppress(OSError):
+                    channel.send(self._control, request, fds)
+                    answer = self._receive()
+                    if answer is not None:
+                        return answer
+                self._process.kill()  # a late answer would be taken for that of the next request
         return None
 
     def _receive(self) -> dict[str, Any] | None:

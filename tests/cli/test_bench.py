@@ -1,0 +1,65 @@
+"""``tfdist bench``: that its figures are measured, not how large they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands import tfdist
+from tfdist_kit.bench import death, startup
+from tfdist_kit.bench.contest import Contest, run
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["nonsense"], "cannot measure nonsense"),
+        (["--rounds", "0"], "--rounds is below 1"),
+        (["--workers", "1,x"], "'1,x' is not a list of sizes"),
+        (["--workers", "0"], "'0' is not a list of sizes"),
+    ],
+)
+def test_what_cannot_be_measured(tmp_path: Path, args: list[str], told: str) -> None:
+    result = tfdist("bench", *args, folder=tmp_path)
+    assert result.code == 2
+    assert told in result.err
+
+
+def test_ways_are_taken_in_turn_and_ratios_are_of_rounds() -> None:
+    taken: list[str] = []
+    times = iter([9.0, 2.0, 4.0, 30.0])
+
+    def slow() -> float:
+        taken.append("slow")
+        return next(times)
+
+    def base() -> float:
+        taken.append("base")
+        return 2.0
+
+    rows = Contest("work", {"slow": slow, "base": base}, "base").measure(3).rows()
+    assert taken == ["slow", "base"] * 4
+    assert rows == [
+        "| work | slow | 4.000 s | 2.00 |",
+        "| work | base | 2.000 s | 1.00 |",
+    ]
+
+
+def test_a_way_that_fails_is_no_measurement(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="left with 1"):
+        run("false")
+    script = tmp_path / "fails.py"
+    script.write_text("raise SystemExit(3)")
+    with pytest.raises(RuntimeError, match="the plain launch failed with"):
+        startup.plain_launch(script, 2)
+    with pytest.raises(RuntimeError, match="left with 3"):
+        startup.tfdist_run(script, 1)
+
+
+def test_a_killed_worker_is_noticed_before_its_group_is_reaped(tmp_path: Path) -> None:
+    [contest] = death.contests(tmp_path)
+    noticed, reaped = (way() for way in contest.ways.values())
+    assert noticed is not None
+    assert reaped is not None
+    assert 0 < noticed <= reaped
