@@ -218,6 +218,8 @@ def test_a_cluster_that_is_not_open(tmp_path: Path) -> None:
         made.run(in_workers.rank)
     with pytest.raises(UsageError, match="the number of workers is 0"):
         bare(tmp_path, 0)
+    with pytest.raises(UsageError, match="the variable TF_CONFIG was given"):
+        bare(tmp_path, env={"TF_CONFIG": "{}"})
 
 
 # Ends

@@ -40,6 +40,15 @@ def check(request: RunRequest, environ: Mapping[str, str] = os.environ) -> None:
     _check_restarts(request.restarts)
     if request.gpus_per_worker is not None:
         gpus.share_out(request.size, request.gpus_per_worker, {**environ, **request.env})
+    check_variables(request)
+
+
+def check_variables(request: RunRequest) -> None:
+    """Refuse to set a variable for all workers that each needs a value of its own for.
+
+    Raises:
+        UsageError: Names it.
+    """
     for name in OWN_VARIABLES:
         if name in request.env:
             raise UsageError(

@@ -26,7 +26,7 @@ from tfdist_kit._errors import (
     WorkerError,
 )
 from tfdist_kit.launcher import summary, temp
-from tfdist_kit.launcher.check import check_size
+from tfdist_kit.launcher.check import check_size, check_variables
 from tfdist_kit.launcher.clusters import calls, pool
 from tfdist_kit.launcher.clusters.calls import Raised, RemoteTraceback, Returned
 from tfdist_kit.launcher.clusters.member import Member, start_member, wait_for_answers
@@ -95,8 +95,10 @@ class LocalCluster:
             start_method=start_method,
         )
         check_size(self._request)
-        memory.check(self._request.size, preload=start_method != "fresh", tensorflow=False)
-        self._preload = tuple(preload)
+        check_variables(self._request)
+        fresh = start_method == "fresh" or (start_method == "auto" and gpu_device() is not None)
+        self._preload = () if fresh else tuple(preload)
+        memory.check(self._request.size, preload=bool(self._preload), tensorflow=False)
         self._timeout, self._drain, self._grace = timeout, drain, grace
         self._members: list[Member] = []
         self._open = contextlib.ExitStack()
@@ -142,8 +144,7 @@ class LocalCluster:
         self._start()
 
     def _make_spawner(self) -> contextlib.AbstractContextManager[Spawner]:
-        wish = self._request.start_method
-        if wish == "fresh" or (wish == "auto" and gpu_device()) or not self._preload:
+        if not self._preload:
             return contextlib.nullcontext(FreshSpawner())
         return pool.shared(self._preload, {**os.environ, **self._request.env})
 
