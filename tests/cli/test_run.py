@@ -89,6 +89,7 @@ except UsageError as error: print(error)
     ("text", "told"),
     [
         ("worker = 2", "the unknown key 'worker'"),
+        ("start-method = 'fork'", "the start method is 'fork'"),
         ("worker = 2", "did you mean 'workers'?"),
         ("start_timeout = 2", "did you mean 'start-timeout'?"),
         ("xyzzy = 2", "known keys: workers, chief"),

@@ -13,10 +13,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
 from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher.plan import OWN_VARIABLES
 from tfdist_kit.launcher.request import RestartWish, RunRequest
+from tfdist_kit.launcher.start.start_method import Wish
 from tfdist_kit.launcher.start import gpus
 
 DESCRIPTORS_PER_WORKER = 8
@@ -41,6 +43,20 @@ def check(request: RunRequest, environ: Mapping[str, str] = os.environ) -> None:
     if request.gpus_per_worker is not None:
         gpus.share_out(request.size, request.gpus_per_worker, {**environ, **request.env})
     check_variables(request)
+    check_start_method(request)
+
+
+def check_start_method(request: RunRequest) -> None:
+    """Refuse a start method that there is not.
+
+    Raises:
+        UsageError: Names those that there are.
+    """
+    if request.start_method not in get_args(Wish):
+        raise UsageError(
+            f"the start method is {request.start_method!r}",
+            hint=f"use one of {', '.join(get_args(Wish))}",
+        )
 
 
 def check_variables(request: RunRequest) -> None:

@@ -26,7 +26,7 @@ from tfdist_kit._errors import (
     WorkerError,
 )
 from tfdist_kit.launcher import summary, temp
-from tfdist_kit.launcher.check import check_size, check_variables
+from tfdist_kit.launcher.check import check_size, check_start_method, check_variables
 from tfdist_kit.launcher.clusters import calls, pool
 from tfdist_kit.launcher.clusters.calls import Raised, RemoteTraceback, Returned
 from tfdist_kit.launcher.clusters.member import Member, start_member, wait_for_answers
@@ -96,6 +96,7 @@ class LocalCluster:
         )
         check_size(self._request)
         check_variables(self._request)
+        check_start_method(self._request)
         fresh = start_method == "fresh" or (start_method == "auto" and gpu_device() is not None)
         self._preload = () if fresh else tuple(preload)
         memory.check(self._request.size, preload=bool(self._preload), tensorflow=False)
