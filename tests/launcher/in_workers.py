@@ -88,6 +88,11 @@ def size_of(data: bytes) -> int:
     return len(data)
 
 
+def lose_stdout() -> None:
+    sys.stdout.close()
+    sys.stdout = None
+
+
 def imported(name: str) -> bool:
     return name in sys.modules
 

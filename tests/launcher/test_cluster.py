@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import operator
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -89,28 +93,39 @@ def test_lambdas_and_closures(cluster: LocalCluster) -> None:
 MAIN = """\
 import sys
 from tfdist_kit import LocalCluster
+import functools
 def double(x): return 2 * x + offset
 offset = 1
+class Number:
+    def __init__(self, value): self.value = value
+class Odd(Exception): pass
+def refuse(number): raise Odd(number.value)
+def same(value): return value
 if __name__ == "__main__":
     if "without" in sys.argv:
         sys.modules["cloudpickle"] = None
     with LocalCluster(1, log_dir=sys.argv[1], preload=()) as cluster:
         print(cluster.run(double, 4))
+        print(cluster.run(functools.partial(double, 4)), cluster.run(same, Number(3))[0].value)
+        try: cluster.run(refuse, Number(5))
+        except Odd as error: print("odd", error, "of rank", error.__cause__.rank)
 """
 
 
 @pytest.mark.parametrize(
     ("more", "told"),
-    [([], "[9]\n"), (["without"], "TFD001: .* by name: it is defined in __main__")],
+    [
+        ([], "[9]\n[9] 3\nodd 5 of rank 0\n"),
+        (["without"], "by name: something in it is defined in __main__"),
+    ],
 )
 def test_functions_of_the_main_program(tmp_path: Path, more: list[str], told: str) -> None:
     done = subprocess.run(
         [sys.executable, script(tmp_path, MAIN), str(tmp_path / "logs"), *more],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.stdout == "[9]\n" if not more else "it is defined in __main__" in done.stderr
-    if more:
-        assert "pip install 'tfdist-kit[cloudpickle]'" in done.stderr
+    assert told in (done.stderr if more else done.stdout), done.stderr
+    assert ("pip install 'tfdist-kit[cloudpickle]'" in done.stderr) == bool(more)
 
 
 # Failures
@@ -254,14 +269,16 @@ def assert_dead(*pids: int) -> None:
 
 FORKS = """\
 import os, sys, time
-from tfdist_kit import LocalCluster
+from tfdist_kit import ClusterError, LocalCluster
 with LocalCluster(1, log_dir=sys.argv[1], preload=()) as cluster:
     if os.fork() == 0:
-        if sys.argv[2] == "unwinds": sys.exit(0)
+        if sys.argv[2] == "unwinds":
+            try: cluster.run(os.getpid)
+            except ClusterError as error: sys.exit("belongs to" not in str(error))
         for fd in (1, 2): os.close(fd)
         time.sleep(3); os._exit(0)
     if sys.argv[2] == "unwinds":
-        os.wait()
+        if os.wait()[1]: sys.exit(1)
         print(cluster.run(os.getpid) == [cluster.pid(0)])
     else:
         print(cluster.pid(0), flush=True)
@@ -306,6 +323,74 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next(tmp_path: Path) -> No
     first, told, last = done.stdout.splitlines()
     assert (first, last) == ("interrupted", "[0]")
     assert "a call of it was interrupted; restart() it" in told
+
+
+# Several at once; all share one preloaded process, which has imported next to nothing
+
+
+LIGHT = ("json",)
+
+
+@pytest.fixture
+def _light() -> Iterator[None]:
+    yield
+    close_pool()
+
+
+@pytest.mark.usefixtures("_light")
+def test_clusters_that_are_started_at_the_same_time(tmp_path: Path) -> None:
+    def sums(number: int) -> list[int]:
+        with LocalCluster(1, log_dir=tmp_path / str(number), preload=LIGHT) as made:
+            return made.run(operator.add, 1, number)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(sums, range(8))) == [[1 + number] for number in range(8)]
+
+
+@pytest.mark.usefixtures("_light")
+def test_a_worker_that_is_killed_during_a_call(tmp_path: Path) -> None:
+    with LocalCluster(2, log_dir=tmp_path / "logs", preload=LIGHT, drain=0.3) as made:
+        for _ in range(5):
+            killer = threading.Timer(0.1, made.kill, (1,))
+            killer.start()
+            with pytest.raises(WorkerLostError, match=r"rank 1 .* was killed by SIGKILL"):
+                made.run(time.sleep, 0.2)
+            killer.join()
+            assert made._spawner.trouble == ""
+            made.restart()
+
+
+@pytest.mark.usefixtures("_light")
+def test_what_an_interpreter_reads_at_its_start_is_not_shared(tmp_path: Path) -> None:
+    for number, seed in enumerate(("0", "1", "0")):
+        env = {"PYTHONHASHSEED": seed, "TZ": "Asia/Tokyo", "LC_ALL": "C"}
+        found = []
+        for preload in (LIGHT, ()):
+            folder = tmp_path / f"{number}{len(preload)}"
+            with LocalCluster(1, log_dir=folder, preload=preload, env=env) as made:
+                found.append([*made.run(hash, "a"), *made.run(time.strftime, "%Z")])
+        assert found[0] == found[1]
+
+
+def test_two_threads_take_turns_with_one_cluster(cluster: LocalCluster) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        calls = [threads.submit(cluster.run, in_workers.echo, number) for number in range(20)]
+    assert [call.result() for call in calls] == [[number] * 2 for number in range(20)]
+
+
+def test_a_search_path_that_changes(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "late_module.py").write_text("def three(): return 3\n")
+    monkeypatch.syspath_prepend(tmp_path)  # a Path, which Python puts up with
+    function = importlib.import_module("late_module").three
+    assert cluster.run(function) == [3, 3]
+    sys.modules.pop("late_module")
+
+
+def test_streams_that_a_function_takes_away(cluster: LocalCluster) -> None:
+    assert cluster.run(in_workers.lose_stdout) == [None, None]
+    assert cluster.run(in_workers.rank) == [0, 1]
 
 
 # With TensorFlow

@@ -175,6 +175,32 @@ def test_logging_set_up_before_the_import_is_not_doubled(tmp_path: Path) -> None
     assert (result.out.count("once"), result.err.count("once")) == (1, 0)
 
 
+SETS_UP_LOGGING = """\
+import importlib.util, logging.config, sys
+logging.config.dictConfig({
+    "version": 1, "root": {"handlers": ["out"]},
+    "handlers": {"out": {"class": "logging.StreamHandler", "stream": sys.stdout},
+                 "file": {"class": "logging.FileHandler", "filename": "tf.log"}},
+    "loggers": {"tensorflow": {"handlers": ["file"]}},
+})
+spec = importlib.util.find_spec("tensorflow")
+print("SPEC", spec.origin == spec.loader.get_filename("tensorflow"), spec.has_location)
+import tensorflow as tf
+print("HANDLERS", [type(handler).__name__ for handler in tf.get_logger().handlers])
+print("DISABLED", logging.getLogger("absl").disabled, logging.getLogger("h5py").disabled)
+"""
+
+
+def test_logging_that_is_set_up_in_full_before_the_import(tmp_path: Path) -> None:
+    name = script(tmp_path, SETS_UP_LOGGING)
+    result = tfdist(*PRELOAD, "-n", "1", "--log-dir", "logs", name, folder=tmp_path, env=QUIET)
+    assert result.code == 0, result.err
+    assert told(result, "HANDLERS") == ["['FileHandler']"]
+    assert told(result, "DISABLED") == ["False False"]
+    assert told(result, "SPEC") == ["True True"]
+    assert was_forked(tmp_path)
+
+
 # When a fresh interpreter would import something else
 
 
@@ -205,6 +231,7 @@ def test_a_variable_set_by_the_script_itself(tmp_path: Path) -> None:
             "the program sets OMP_NUM_THREADS, which keras reads",
         ),
         ("import sys; sys.path.insert(0, 'vendored')", "search path gives keras as"),
+        ("os.environ['HOME'] = os.getcwd()", "the program sets HOME, which keras reads"),
     ],
 )
 def test_a_difference_that_shows_only_when_the_program_runs(
@@ -236,15 +263,16 @@ def test_a_variable_set_after_the_import_changes_nothing(tmp_path: Path) -> None
     assert result.err.count("tfdist: ") == 1
 
 
-def test_a_module_of_the_programs_own_that_hides_a_standard_one(tmp_path: Path) -> None:
-    (tmp_path / "fractions.py").write_text("MINE = 1\n")
-    name = script(
-        tmp_path, f"if 0: import tensorflow\nimport fractions\nfractions.MINE\n{SAYS_HOW}"
-    )
+@pytest.mark.parametrize("hidden", ["fractions", "absl"])
+def test_a_module_of_the_programs_own_that_hides_another(tmp_path: Path, hidden: str) -> None:
+    (tmp_path / "src/requests").mkdir(parents=True)  # without an __init__.py it hides nothing
+    (tmp_path / f"src/{hidden}.py").write_text("MINE = 1\n")
+    text = f"if 0: import tensorflow\nimport {hidden}\n{hidden}.MINE\n{SAYS_HOW}"
+    name = script(tmp_path, text, "src/train.py")
     result = tfdist(*PRELOAD, "-n", "1", "--log-dir", "logs", name, folder=tmp_path)
     assert result.code == 0, result.err
     assert told(result, "FRESH") == ["True"]
-    assert "has a module of its own called fractions" in result.err
+    assert f"has a module of its own called {hidden}" in result.err
 
 
 def test_a_program_without_tensorflow_is_not_preloaded(tmp_path: Path) -> None:

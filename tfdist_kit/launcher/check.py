@@ -18,8 +18,8 @@ from typing import get_args
 from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher.plan import OWN_VARIABLES
 from tfdist_kit.launcher.request import RestartWish, RunRequest
-from tfdist_kit.launcher.start.start_method import Wish
 from tfdist_kit.launcher.start import gpus
+from tfdist_kit.launcher.start.start_method import Wish
 
 DESCRIPTORS_PER_WORKER = 8
 OWN_DESCRIPTORS = 32
@@ -65,6 +65,9 @@ def check_variables(request: RunRequest) -> None:
     Raises:
         UsageError: Names it.
     """
+    for name, value in request.env.items():
+        if not isinstance(value, str):
+            raise UsageError(f"the variable {name} is {value!r}", hint="give it as a string")
     for name in OWN_VARIABLES:
         if name in request.env:
             raise UsageError(

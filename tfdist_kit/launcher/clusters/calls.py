@@ -8,6 +8,7 @@ value, through cloudpickle.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pickle
 import socket
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist_kit._errors import UsageError
+from tfdist_kit._errors import ClusterError, UsageError
 from tfdist_kit.launcher import failure
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.start import channel
@@ -45,6 +46,7 @@ class Raised:
 
 
 Answer = Returned | Raised
+_MAIN = b"__main__"
 
 
 def pack(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -59,12 +61,13 @@ def pack(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
             hint="give the function itself and its arguments: run(fn, 1, 2)",
         )
     call = (fn, tuple(args), dict(kwargs))
-    if getattr(fn, "__module__", None) == "__main__":
-        return _by_value(call, "it is defined in __main__, which the workers do not run")
     try:
-        return pickle.dumps(call)
+        packed = pickle.dumps(call)
     except Exception as error:
         return _by_value(call, str(error))
+    if _MAIN in packed:  # by a name that means something else there
+        return _by_value(call, "something in it is defined in __main__, which no worker runs")
+    return packed
 
 
 def _by_value(thing: Any, why: str) -> bytes:
@@ -86,26 +89,41 @@ def _by_value(thing: Any, why: str) -> bytes:
 
 
 def answer(fd: int) -> None:
-    """Do what comes through a channel until it is closed. The caller's search path comes first."""
+    """Do what comes through a channel until it is closed: the caller's search path, then a call."""
+    known: list[str] = []
     with socket.socket(fileno=fd) as control:
-        got = channel.receive(control)
-        if got is not None:
-            sys.path[:] = got[0]["path"]
-        while (call := channel.receive_bytes(control)) is not None:
+        while (got := channel.receive(control)) is not None:
+            if got[0]["path"] != known:
+                known = got[0]["path"]
+                sys.path[:] = known
+            call = channel.receive_bytes(control)
+            if call is None:
+                return
             reply = pickle.dumps(_call(call[0]))
             for stream in (sys.stdout, sys.stderr):
-                stream.flush()
+                with contextlib.suppress(Exception):  # the function may have taken it away
+                    stream.flush()
             channel.send_bytes(control, reply)
 
 
 def _call(packed: bytes) -> Answer:
     try:
-        fn, args, kwargs = pickle.loads(packed)
+        fn, args, kwargs = _unpacked(packed)
         return Returned(_pack_result(fn(*args, **kwargs)))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         return _raised(error)
+
+
+def _unpacked(packed: bytes) -> Any:
+    try:
+        return pickle.loads(packed)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"the worker cannot find the function or an argument of it: {error}",
+            hint="define it in a module that can be imported by its name, from sys.path",
+        ) from error
 
 
 def _pack_result(value: Any) -> bytes:
@@ -136,6 +154,14 @@ def _pack_error(error: BaseException) -> bytes | None:
     """The exception pickled, if it comes back as it was."""
     try:
         packed = pickle.dumps(error)
+    except Exception:
+        if type(error).__module__ != "__main__":
+            return None
+        try:
+            packed = _by_value(error, "")  # cloudpickle knows its own classes again
+        except UsageError:
+            return None
+    try:
         same = type(pickle.loads(packed)) is type(error)
     except Exception:
         return None
@@ -160,16 +186,26 @@ class RemoteTraceback(Exception):
 
 
 def value_of(returned: Returned) -> Any:
-    """What a function returned."""
-    return pickle.loads(returned.value)
+    """What a function returned.
+
+    Raises:
+        ClusterError: This program cannot make it out.
+    """
+    try:
+        return pickle.loads(returned.value)
+    except Exception as error:
+        raise ClusterError(
+            f"what the function returned cannot be unpickled here: {type(error).__name__}: {error}",
+            hint="return plain data or NumPy arrays",
+        ) from error
 
 
 def error_of(raised: Raised) -> BaseException | None:
-    """The exception itself, if this process knows its class already."""
+    """The exception itself, if this process knows its class already and can go on after it."""
     if raised.error is None or raised.module not in sys.modules:
         return None
     try:
         error = pickle.loads(raised.error)
     except Exception:
         return None
-    return error if isinstance(error, BaseException) else None
+    return error if isinstance(error, Exception) else None

@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -106,6 +107,7 @@ class LocalCluster:
         self._held = contextlib.ExitStack()
         self._attempt = -1
         self._owner = os.getpid()
+        self._busy = threading.Lock()
         self._unusable = "it has not been started; use it in a with statement"
 
     # Life
@@ -139,6 +141,7 @@ class LocalCluster:
 
     def restart(self) -> None:
         """End the workers and start new ones, with new ports and without any state."""
+        self._check_owner()
         if not self._members:
             raise ClusterError(f"the cluster cannot be restarted: {self._unusable}")
         self._stop()
@@ -164,6 +167,8 @@ class LocalCluster:
             self._unusable = "it could not be started"
             self._kill()
             raise
+        if self._spawner.trouble:
+            _log.warning("workers start in fresh interpreters: %s", self._spawner.trouble)
         self._unusable = ""
 
     def _plan(self, place: Network) -> RunPlan:
@@ -225,6 +230,17 @@ class LocalCluster:
             ClusterTimeoutError: It did not return in time.
             UsageError: It cannot be sent to the workers.
         """
+        with self._busy:  # two threads take turns
+            return self._run(fn, args, kwargs, ranks, timeout)
+
+    def _run(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        ranks: Iterable[int] | None,
+        timeout: float | None,
+    ) -> list[Any]:
         members = self._members_of(ranks)
         packed = calls.pack(fn, args, kwargs)
         limit = self._timeout if timeout == -1 else timeout
@@ -239,13 +255,22 @@ class LocalCluster:
         return [calls.value_of(value) for value in values if isinstance(value, Returned)]
 
     def _members_of(self, ranks: Iterable[int] | None) -> list[Member]:
+        self._check_owner()
         if self._unusable:
             raise ClusterError(f"the cluster cannot be used: {self._unusable}")
         if ranks is None:
             return [self._living(member.rank) for member in self._members]
         return [self._living(rank) for rank in ranks]
 
+    def _check_owner(self) -> None:
+        if os.getpid() != self._owner:
+            raise ClusterError(
+                "the cluster belongs to the process that made it, and this is a fork of that",
+                hint="make a cluster of its own in the fork",
+            )
+
     def _member(self, rank: int) -> Member:
+        self._check_owner()
         if not self._members:
             raise ClusterError(f"the cluster cannot be used: {self._unusable}")
         if rank not in range(len(self._members)):

@@ -129,7 +129,6 @@ def start_member(plan: RunPlan, worker: WorkerPlan, spawner: Spawner, place: Net
         argv = tuple(sys.argv) or ("",)
         birth = Birth(worker.rank, worker.name, argv, env, plan.orders(worker), given)
         process = spawner.spawn(birth)
-        channel.send(ours, {"path": sys.path})
         on_failure.pop_all()
     return Member(worker, process, ours, proc.start_time(process.pid))
 
@@ -168,6 +167,7 @@ class _Round:
         for member in self._waiting.values():
             with contextlib.suppress(OSError):  # it has died, which is noticed below
                 member.control.settimeout(self._left())
+                channel.send(member.control, {"path": [os.fspath(path) for path in sys.path]})
                 channel.send_bytes(member.control, packed)
         with selectors.DefaultSelector() as selector:
             for member in self._waiting.values():

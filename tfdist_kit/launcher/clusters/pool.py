@@ -13,7 +13,7 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfdist_kit.launcher.start.hidden import read_at_import
+from tfdist_kit.launcher.start.hidden import read_before_a_fork
 from tfdist_kit.launcher.start.preload import Preloaded
 
 MOST_KEPT = 2
@@ -60,7 +60,7 @@ def shared(modules: Sequence[str], environ: Mapping[str, str]) -> Iterator[Prelo
         environ: The environment of the workers.
     """
     global _pool
-    key = (tuple(modules), tuple(sorted(read_at_import(environ).items())))
+    key = (tuple(modules), tuple(sorted(read_before_a_fork(environ).items())))
     with _lock:
         if _pool.pid != os.getpid():  # this is a fork: the processes are those of the original
             _pool = _Pool()

@@ -239,9 +239,22 @@ def _run(orders: Orders) -> int:
         return KEYBOARD_INTERRUPT_EXIT
     except BaseException as error:
         _record(rank_dir, error, 1)
-        sys.excepthook(type(error), error, error.__traceback__)
+        _show(error)
         return 1
     return 0
+
+
+def _show(error: BaseException) -> None:
+    """Show an exception that nobody caught, as Python does."""
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except BaseException as second:
+        second.__traceback__ = users_frames(second.__traceback__)
+        second.__context__ = None
+        print("Error in sys.excepthook:", file=sys.stderr)
+        sys.__excepthook__(type(second), second, second.__traceback__)
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(type(error), error, error.__traceback__)
 
 
 def _has_joined() -> bool:

@@ -43,17 +43,31 @@ _READ_LATER = (
 )
 
 
+# These are set by the imports themselves, also in a program that imports TensorFlow of its own.
+_SET_AT_IMPORT = (
+    *("TF2_BEHAVIOR", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "HDF5_PLUGIN_PATH"),
+)
+_READ_AT_START = ("PYTHON", "LC_", "LANG")
+
+
 def is_read_at_import(variable: str, package: str = "tensorflow") -> bool:
     """Whether importing `package` may read an environment variable."""
     if variable.startswith(_READ_LATER):
         return False
+    if variable == "HOME":  # Keras' and TFDS' settings are found there
+        return package != "numpy"
     reads = _NUMPY_READS if package == "numpy" else (*_NUMPY_READS, *_TENSORFLOW_READS)
     return variable.startswith(reads)
 
 
-def read_at_import(environ: Mapping[str, str]) -> dict[str, str]:
-    """The part of an environment that importing the packages may read."""
-    return {name: value for name, value in environ.items() if is_read_at_import(name)}
+def read_before_a_fork(environ: Mapping[str, str]) -> dict[str, str]:
+    """The part of an environment on which a preloaded process may depend."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(_READ_AT_START) or is_read_at_import(name)
+        if name not in _SET_AT_IMPORT
+    }
 
 
 @dataclass
@@ -74,6 +88,8 @@ class Hidden:
     on_difference: Callable[[str], None]
     _modules: dict[str, dict[str, ModuleType]] = field(init=False, default_factory=dict)
     _new_filters: list[Any] = field(init=False, default_factory=list)
+    _loggers: list[Any] = field(init=False, default_factory=list)
+    _handlers: list[Any] = field(init=False, default_factory=list)
 
     def hide(self) -> None:
         """Hide what is imported of the packages."""
@@ -81,6 +97,9 @@ class Hidden:
             names = [name for name in sys.modules if name.partition(".")[0] == package]
             if package in names:
                 self._modules[package] = {name: sys.modules.pop(name) for name in names}
+        self._loggers = list(logging.Logger.manager.loggerDict.values())
+        self._handlers = logging.getLogger("tensorflow").handlers[:]
+        del logging.getLogger("tensorflow").handlers[:]
         self._new_filters = [kept for kept in warnings.filters if kept not in self.filters]
         _set_filters(self.filters)
         sys.meta_path.insert(0, self)
@@ -97,7 +116,8 @@ class Hidden:
         spec = importlib.machinery.ModuleSpec(name, _Loader(self, name))
         known = self.module(name).__spec__
         if known is not None:
-            spec.origin = known.origin
+            spec.origin, spec.cached = known.origin, known.cached
+            spec.has_location = known.has_location
             spec.submodule_search_locations = known.submodule_search_locations
         return spec
 
@@ -136,10 +156,16 @@ class Hidden:
             os.environ.setdefault(variable, value)
         _set_filters([*self._new_filters, *warnings.filters])
         self._new_filters = []
-        if logging.getLogger().handlers:
-            # TensorFlow gives its logger a handler of its own only if the program has not set
-            # up logging before.
-            del logging.getLogger("tensorflow").handlers[:]
+        self._show_loggers()
+
+    def _show_loggers(self) -> None:
+        """Leave the loggers as imports leave them that come after what the program has set up."""
+        for logger in self._loggers:
+            if isinstance(logger, logging.Logger):
+                logger.disabled = False  # it has not been there to be disabled
+        if not logging.getLogger().handlers:  # only then TensorFlow adds one of its own
+            logging.getLogger("tensorflow").handlers[:0] = self._handlers
+        self._handlers = []
 
 
 def _set_filters(filters: Sequence[Any]) -> None:
@@ -155,6 +181,10 @@ class _Loader(importlib.abc.Loader):
         self._package = package
         self._module = hidden.module(package)
         self._spec = self._module.__spec__
+
+    def __getattr__(self, name: str) -> Any:
+        """What the package's own loader has besides, for those who only look at it."""
+        return getattr(self._module.__loader__, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """See `importlib.abc.Loader`."""

@@ -17,9 +17,12 @@ def keep(*fds: int) -> None:
     _fds.update(fds)
 
 
-def forget(*fds: int) -> None:
-    """These descriptors are about to be closed."""
-    _fds.difference_update(fds)
+def close(*fds: int) -> None:
+    """Close those of the descriptors that were kept, each once, and none in a fork."""
+    for fd in fds:
+        if fd in _fds:
+            _fds.remove(fd)
+            os.close(fd)
 
 
 def _close_all() -> None:

@@ -52,6 +52,7 @@ class Preloaded:
         self.trouble = ""
         self._fresh = FreshSpawner()
         self._ready = False
+        self._owner = os.getpid()
         self._lock = threading.Lock()
         with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as always:
             self._control, theirs = socket.socketpair()
@@ -72,7 +73,7 @@ class Preloaded:
                     start_new_session=True,
                 )
             on_failure.pop_all()
-        ours.keep(self._control.fileno(), self._alive)
+        ours.keep(self._alive)
 
     def fileno(self) -> int:
         """A descriptor that is readable when `is_ready` may have become true."""
@@ -84,15 +85,16 @@ class Preloaded:
         Args:
             wait: How long to wait for it, in seconds; None is as long as it takes.
         """
-        if not self._ready and self._readable(wait):
-            answer = self._receive()
-            self._ready = True
-            self._control.settimeout(_ANSWER_SECONDS)
-            if answer is None:
-                self.trouble = _DIED
-            elif "failed" in answer:
-                self.trouble = f"preloading failed: {answer['failed']}"
-        return self._ready
+        with self._lock:
+            if not self._ready and self._readable(wait):
+                answer = self._receive()
+                self._ready = True
+                self._control.settimeout(_ANSWER_SECONDS)
+                if answer is None:
+                    self.trouble = _DIED
+                elif "failed" in answer:
+                    self.trouble = f"preloading failed: {answer['failed']}"
+            return self._ready
 
     def _readable(self, wait: float | None) -> bool:
         poll = select.poll()
@@ -123,6 +125,8 @@ class Preloaded:
 
     def _reaper(self, pid: int) -> Callable[[], int | None]:
         def reap_it() -> int | None:
+            if os.getpid() != self._owner:
+                return None  # this is a fork of the launcher, which has no say in it
             answer = self._ask({"reap": pid})
             if answer is not None:
                 code: int | None = answer["code"]
@@ -137,14 +141,16 @@ class Preloaded:
     def _ask(self, request: Mapping[str, Any], fds: Sequence[int] = ()) -> dict[str, Any] | None:
         """Send a request and wait for its answer; None when the zygote has gone, or is stuck."""
         with self._lock:
+            answer = None
             if self._process.poll() is None:
-                with contextlib.suppress(OSError):
-                    channel.send(self._control, request, fds)
-                    answer = self._receive()
-                    if answer is not None:
-                        return answer
-                self._process.kill()  # a late answer would be taken for that of the next request
-        return None
+                try:
+                    with contextlib.suppress(OSError):
+                        channel.send(self._control, request, fds)
+                        answer = self._receive()
+                finally:
+                    if answer is None:  # a late one would be taken for that of the next request
+                        self._process.kill()
+            return answer
 
     def _receive(self) -> dict[str, Any] | None:
         got = channel.receive(self._control)
@@ -152,9 +158,8 @@ class Preloaded:
 
     def close(self) -> None:
         """End the zygote; its workers have ended, or end by their own pipes."""
-        ours.forget(self._control.fileno(), self._alive)
         self._control.close()
-        os.close(self._alive)
+        ours.close(self._alive)
         self._process.kill()
         self._process.wait()
 

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,10 +104,13 @@ class WorkerProcess:
     reap: Callable[[], int | None]
     pidfd: int | None = None
     ended: int | None = None
+    _lock: threading.Lock = field(init=False, repr=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.pidfd = _open_pidfd(self.pid)
         ours.keep(*self.fds.values())
+        if self.pidfd is not None:
+            ours.keep(self.pidfd)
 
     @property
     def has_ended(self) -> bool:
@@ -122,24 +126,27 @@ class WorkerProcess:
         """Let it leave, once its program has ended."""
         leave = self.fds.pop("leave", None)
         if leave is not None:
-            ours.forget(leave)
-            os.close(leave)
+            ours.close(leave)
 
     def returncode(self) -> int | None:
         """How the process ended (negative for a signal), or None."""
-        if self.ended is None:
-            self.ended = self.reap()
-        return self.ended
+        with self._lock:
+            if self.ended is None:
+                self.ended = self.reap()
+            return self.ended
 
     def close(self) -> None:
         """Give up the launcher's ends; a worker that still lives is killed by it."""
-        ours.forget(*self.fds.values())
-        for fd in self.fds.values():
-            os.close(fd)
+        ours.close(*self.fds.values())
         self.fds.clear()
         if self.pidfd is not None:
-            os.close(self.pidfd)
+            ours.close(self.pidfd)
             self.pidfd = None
+
+    def __del__(self) -> None:
+        """Nobody has it any more: something went wrong just after it was started."""
+        with contextlib.suppress(Exception):
+            self.close()
 
 
 def reap(pid: int) -> int | None:

@@ -11,8 +11,10 @@ always means that worker. The zygote starts no thread, runs no operation and han
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
+import importlib.machinery
 import json
 import os
 import random
@@ -28,7 +30,7 @@ from typing import Any, NoReturn
 from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher.inside import report, worker
 from tfdist_kit.launcher.start import channel
-from tfdist_kit.launcher.start.hidden import Hidden
+from tfdist_kit.launcher.start.hidden import BRINGS, Hidden
 from tfdist_kit.launcher.start.spawn import boot_command, reap
 
 _HINT_FOR_CALLS = "give the variable to LocalCluster(env={...}), or use start_method='fresh'"
@@ -46,7 +48,7 @@ def main(orders: str) -> NoReturn:
     _import(told["modules"], control)
     made = {name: value for name, value in os.environ.items() if environ.get(name) != value}
     extra = {name.partition(".")[0] for name in sys.modules.keys() - before}
-    loaded = Loaded(environ, made, filters, frozenset(extra & sys.stdlib_module_names))
+    loaded = Loaded(environ, made, filters, frozenset(extra - BRINGS.keys()))
     child = _serve(control)
     control.close()
     os.close(told["fds"]["alive"])
@@ -88,13 +90,13 @@ class Loaded:
         environ: The environment before them.
         made: The variables that they set.
         filters: The warning filters before them.
-        standard: The modules of the standard library that they brought in.
+        others: The other modules that they brought in, which are not hidden.
     """
 
     environ: Mapping[str, str]
     made: Mapping[str, str]
     filters: Sequence[Any]
-    standard: frozenset[str]
+    others: frozenset[str]
 
 
 def _serve(control: socket.socket) -> Child:
@@ -102,7 +104,8 @@ def _serve(control: socket.socket) -> Child:
     while (got := channel.receive(control)) is not None:
         request, fds = got
         if "reap" in request:
-            channel.send(control, {"code": reap(request["reap"])})
+            with contextlib.suppress(ChildProcessError):
+                channel.send(control, {"code": reap(request["reap"])})
             continue
         try:
             pid = _fork()
@@ -146,7 +149,7 @@ def become_worker(child: Child, loaded: Loaded) -> NoReturn:
             _begin_afresh(request, orders, reason)
 
     Hidden(loaded.environ, loaded.made, loaded.filters, begin_afresh).hide()
-    shadow = _shadow(orders, loaded.standard)
+    shadow = _shadow(orders, loaded.others)
     if shadow and orders.kind != worker.CALLS:
         begin_afresh(f"the program's folder has a module of its own called {shadow}")
     worker.serve(orders)
@@ -167,16 +170,19 @@ def _draw_anew() -> None:
         process = sys.modules["multiprocessing.process"].current_process()
         process.authkey = os.urandom(32)
     tempfile.tempdir = None
+    time.tzset()
 
 
-def _shadow(orders: worker.Orders, standard: frozenset[str]) -> str:
-    """A standard module that is loaded here, and would come from the program's folder there."""
+def _shadow(orders: worker.Orders, others: frozenset[str]) -> str:
+    """A module that is loaded here, and would come from the program's folder in an interpreter."""
+    finder = importlib.machinery.PathFinder
     folder = worker.first_folder(orders.kind, orders.target)
     try:
-        names = {entry.name.partition(".")[0] for entry in os.scandir(folder)} if folder else set()
+        names = {entry.name.partition(".")[0] for entry in os.scandir(folder)}
     except OSError:
         return ""
-    return min(names & standard, default="")
+    specs = ((name, finder.find_spec(name, [folder])) for name in sorted(names & others))
+    return next((name for name, spec in specs if spec and spec.loader), "")
 
 
 def _begin_afresh(request: Mapping[str, Any], orders: worker.Orders, reason: str) -> None:
