@@ -235,7 +235,7 @@ def test_a_frozen_peer_is_noticed_within_the_heartbeat_timeout(tmp_path: Path) -
         tmp_path,
         "import os, signal, time\n"
         "import tensorflow as tf, tfdist_kit\n"
-        "strategy = tfdist_kit.multi_worker_mirrored(heartbeat_timeout=2)\n" + SUM + "begin = "
+        "strategy = tfdist_kit.multi_worker_mirrored(heartbeat_timeout=4)\n" + SUM + "begin = "
         "time.monotonic()\n"
         "if os.environ['TFDIST_RANK'] == '1': os.kill(os.getpid(), signal.SIGSTOP)\n"
         "try: total()\n"
