@@ -30,6 +30,8 @@ _USED_BY_FINALIZERS = (
     *(ModuleType, type, FunctionType, BuiltinFunctionType, MethodType),
     *(str, bytes, int, float, complex, NoneType),
 )
+# Ending these can take TensorFlow a minute, and writes nothing: data sets' iterators, strategies.
+_NOT_WORTH_IT = ("tensorflow.python.data.", "tensorflow.python.distribute.")
 _CONTAINERS = (dict, list, set, tuple, frozenset, deque)
 
 
@@ -84,7 +86,11 @@ def _let_go() -> None:
 def _drop(module: ModuleType, are_containers: bool) -> None:
     for name in list(module.__dict__):
         value = module.__dict__[name]
-        stays = name.startswith("__") or isinstance(value, _USED_BY_FINALIZERS)
+        stays = (
+            name.startswith("__")
+            or isinstance(value, _USED_BY_FINALIZERS)
+            or type(value).__module__.startswith(_NOT_WORTH_IT)
+        )
         if not stays and isinstance(value, _CONTAINERS) == are_containers:
             del module.__dict__[name]
         del value
