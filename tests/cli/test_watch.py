@@ -201,6 +201,29 @@ def test_following_over_restarts(tmp_path: Path) -> None:
     assert result == Result(0, "[rank 0] no end\n", "")
 
 
+def test_following_a_real_run_over_its_restarts(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        "import os, time\n"
+        "attempt = os.environ['TFDIST_ATTEMPT']\n"
+        "print('attempt', attempt)\n"
+        "open('up' + attempt, 'w').close()\n"
+        "while not os.path.exists('go' + attempt): time.sleep(0.01)\n"
+        "raise SystemExit(attempt != '2')\n",
+    )
+    args = ["-n", "1", "--max-restarts", "2", "--restart-delay", "0", "--log-dir", "logs", name]
+    with Command(["run", *args], tmp_path) as run:
+        run.wait_for(tmp_path / "up0")
+        with Command(["logs", "-f", "logs"], tmp_path) as logs:
+            assert logs.process.stdout is not None
+            for attempt in range(3):
+                while logs.process.stdout.readline() != f"[rank 0] attempt {attempt}\n":
+                    assert logs.process.poll() is None, "the following ended too soon"
+                (tmp_path / f"go{attempt}").touch()
+            assert logs.result().code == 0
+        assert run.result().code == 0
+
+
 def test_following_ends_when_another_run_takes_the_folder(tmp_path: Path) -> None:
     with Command(["run", "--log-dir", "logs", script(tmp_path, WAIT)], tmp_path) as run:
         run.wait_for(tmp_path / "up*", 2)
