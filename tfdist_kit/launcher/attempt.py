@@ -29,6 +29,7 @@ from tfdist_kit.launcher.messages import (
     Listening,
     Message,
     NotStarted,
+    Paused,
     Progress,
     Release,
     Said,
@@ -50,7 +51,9 @@ from tfdist_kit.launcher.start.terminal import Terminal
 from tfdist_kit.launcher.supervisor import State, Supervisor
 
 _CHUNK = 1 << 16
-_LONGEST_WAIT = 3600.0
+_LONGEST_WAIT = 1.0
+_LONGEST_TURN = 1.0
+"""A turn of the loop that takes longer than it waits and this was interrupted, in seconds."""
 _JOIN_POLL = 0.2
 _NO_PIDFD_POLL = 0.05
 _ALIVE_INTERVAL = 0.1
@@ -124,6 +127,7 @@ class Attempt:
         self._reports: dict[int, bytes] = {}
         self._said: set[str] = set()
         self._next_look = 0.0
+        self._turned_at = time.monotonic()
         self._alive_at: dict[int, float] = {}
         self._collection: stacks.Collection | None = None
         self._places: tuple[str, ...] = ()
@@ -200,7 +204,10 @@ class Attempt:
         if self._console.is_full:  # it is we who keep them from being heard
             for worker in self._plan.workers:
                 self._note_life(worker.rank)
-        for key, _ in self._selector.select(self._timeout() if wait else 0):
+        timeout = self._timeout() if wait else 0.0
+        ready = self._selector.select(timeout)
+        self._look_for_a_pause(timeout)
+        for key, _ in ready:
             key.data(key.fd)
         self._streams.show_due()
         self._look_who_listens()
@@ -209,6 +216,13 @@ class Attempt:
             if process.pidfd is None:
                 self._on_exit(process)
         self._handle(Tick())
+
+    def _look_for_a_pause(self, waited: float) -> None:
+        """Notice that this process did not run, before anything is judged by the clock."""
+        last, self._turned_at = self._turned_at, time.monotonic()
+        took = self._turned_at - last
+        if took > waited + _LONGEST_TURN:
+            self._handle(Paused(took))
 
     def _timeout(self) -> float:
         waits = [_LONGEST_WAIT]

@@ -32,6 +32,7 @@ from tfdist_kit.launcher.messages import (
     Listening,
     Message,
     NotStarted,
+    Paused,
     Progress,
     Release,
     Said,
@@ -178,6 +179,8 @@ class Supervisor:
                 self._on_signal(signum, now)
             case Dumped():
                 self._on_dumped(now)
+            case Paused(seconds):
+                self._on_pause(seconds)
             case Tick():
                 self._look_for_silence(now)
         self._look_for_early_leavers(now)
@@ -265,6 +268,13 @@ class Supervisor:
             )
             self._end_all(Cause(Why.SIGNAL, signum=signum), now, signum)
 
+    def _on_pause(self, seconds: float) -> None:
+        """Give back the time in which the workers' signs were not read; --timeout goes on."""
+        self._silence.pause(seconds)
+        self._first_joined_at = _after(self._first_joined_at, seconds)
+        self._training_over_at = _after(self._training_over_at, seconds)
+        self._phase_ends = _after(self._phase_ends, seconds)
+
     # Time
 
     def _deadlines_ahead(self) -> list[float | None]:
@@ -287,10 +297,10 @@ class Supervisor:
     def _stall_deadline(self) -> float | None:
         """When the first worker will have been silent for too long.
 
-        While workers wait for one that has not joined, the start deadline is theirs.
+        While workers wait for one that has not joined, the start deadline is theirs, if any.
         """
-        watched = self.state is State.RUNNING and self._start_deadline() is None
-        return self._silence.deadline() if watched else None
+        excused = self._is_debugging() or (self._first_joined_at is not None and self.not_joined())
+        return self._silence.deadline() if self.state is State.RUNNING and not excused else None
 
     def _start_deadline(self) -> float | None:
         return _after(self._first_joined_at, self.deadlines.start) if self.not_joined() else None
