@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
+import threading
+import time
 from pathlib import Path
 
+import pytest
+
 from tests.commands import Command, script, tfdist
+from tfdist_kit.launcher import temp
 
 
 def test_the_run_folder(tmp_path: Path) -> None:
@@ -96,6 +102,29 @@ def test_a_start_that_a_full_disk_prevented_can_be_repeated(tmp_path: Path) -> N
     assert "No space left on device" in first.err
     assert not list(logs.iterdir())
     assert tfdist(*args, folder=tmp_path).code == 0
+
+
+def test_a_new_folder_is_never_removed_as_unused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    over = threading.Event()
+
+    def drop() -> None:
+        while not over.is_set():
+            temp.drop_unused("tmp-*", keep=0)
+
+    dropper = threading.Thread(target=drop)
+    dropper.start()
+    try:
+        for _ in range(300):
+            with temp.scratch() as scratch:
+                assert scratch is not None
+                time.sleep(0.0005)
+                assert scratch.is_dir()
+    finally:
+        over.set()
+        dropper.join()
 
 
 def test_nothing_is_removed_behind_a_link_that_stands_for_our_folder(tmp_path: Path) -> None:
