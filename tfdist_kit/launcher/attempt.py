@@ -45,7 +45,7 @@ from tfdist_kit.launcher.output.console import Console
 from tfdist_kit.launcher.output.streams import STREAM_FDS, Streams
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
 from tfdist_kit.launcher.records import Records
-from tfdist_kit.launcher.run_dir import RunDir
+from tfdist_kit.launcher.run_dir import RunDir, usable
 from tfdist_kit.launcher.start.spawn import Birth, FreshSpawner, Spawner, WorkerProcess
 from tfdist_kit.launcher.start.terminal import Terminal
 from tfdist_kit.launcher.supervisor import State, Supervisor
@@ -164,7 +164,8 @@ class Attempt:
         for worker in self._plan.workers:
             if self._supervisor.state is not State.RUNNING:
                 break
-            worker.folder.mkdir()
+            with usable(self._plan.run_dir):
+                worker.folder.mkdir()
             spawner = FreshSpawner() if worker.foreground else self._spawner
             process = spawner.spawn(self._birth(worker))
             self._processes.append(process)
@@ -188,7 +189,8 @@ class Attempt:
 
     def _watch(self, worker: WorkerPlan, process: WorkerProcess) -> None:
         for stream in STREAM_FDS.keys() & process.fds.keys():
-            self._streams.add(worker, stream, process.fds[stream])
+            with usable(self._plan.run_dir):
+                self._streams.add(worker, stream, process.fds[stream])
         report_fd = process.fds["report"]
         self._reports[report_fd] = b""
         on_report = partial(self._on_report, worker.rank)

@@ -80,6 +80,7 @@ class WorkerState:
         running: Whether its script has begun.
         joined: Whether it takes, or took, part in the cluster.
         failed_at: When its failure was first known, in seconds.
+        told_of_failure: Whether it said itself that it failed.
         left_early: Whether its program ended well without joining.
         finished_at: When its program ended well, and it began to wait for its peers.
         released: Whether it has been told to wait no longer.
@@ -92,6 +93,7 @@ class WorkerState:
     running: bool = False
     joined: bool = False
     failed_at: float | None = None
+    told_of_failure: bool = False
     left_early: bool = False
     finished_at: float | None = None
     released: bool = False
@@ -216,6 +218,7 @@ class Supervisor:
             self.workers[rank].left_early = True
             self._silence.end(rank)
         elif phase == "failed":
+            self.workers[rank].told_of_failure = True
             self._on_failure(rank, now)
 
     def _on_joined(self, rank: int, now: float) -> None:
