@@ -178,6 +178,22 @@ def test_output_that_the_terminal_does_not_take_is_no_silence(tmp_path: Path) ->
         command.assert_nothing_lives()
 
 
+def test_sigquit_between_two_attempts(tmp_path: Path) -> None:
+    args = ["-n", "1", "--max-restarts", "1", "--restart-delay", "60", "--log-dir", "logs"]
+    name = script(tmp_path, "raise SystemExit(3)")
+    with Command(["run", *args, name], tmp_path) as command:
+        events = tmp_path / "logs/events.jsonl"
+        while not events.exists() or '"back_off"' not in events.read_text():
+            assert command.process.poll() is None
+            time.sleep(0.01)
+        command.process.send_signal(signal.SIGQUIT)
+        time.sleep(0.1)
+        command.process.send_signal(signal.SIGINT)
+        result = command.result()
+    assert result.code == 130
+    assert "tfdist: no worker runs: all wait for the next attempt to start\n" in result.err
+
+
 LEAVES_EARLY = """\
 import os, threading, time
 import tfdist_kit
