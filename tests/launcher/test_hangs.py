@@ -151,14 +151,14 @@ def test_a_worker_that_does_not_join_is_told_where_it_is(tmp_path: Path) -> None
 def test_what_was_stopped_for_a_while_goes_on(tmp_path: Path, frozen: str) -> None:
     body = "while not os.path.exists('go'): print(rank); time.sleep(0.1)\n"
     name = script(tmp_path, RANK + "import time\nopen('up' + rank, 'w').close()\n" + body)
-    with Command(["run", "--stall-timeout", "1.5", "--log-dir", "logs", name], tmp_path) as command:
+    with Command(["run", "--stall-timeout", "2", "--log-dir", "logs", name], tmp_path) as command:
         command.wait_for(tmp_path / "up*", 2)
         launcher = command.process.pid
         others = [pid for pid in command.living() if pid != launcher]
         stopped = [launcher, *(others if frozen == "everything" else [])]
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(3)
+        time.sleep(3.5)
         for pid in stopped:
             os.kill(pid, signal.SIGCONT)
         time.sleep(0.5)

@@ -52,8 +52,9 @@ from tfdist_kit.launcher.supervisor import State, Supervisor
 
 _CHUNK = 1 << 16
 _LONGEST_WAIT = 1.0
+"""So that it is noticed soon when the launcher itself was stopped, in seconds."""
 _LONGEST_TURN = 1.0
-"""A turn of the loop that takes longer than it waits and this was interrupted, in seconds."""
+"""If more than that goes by between two looks at the clock, this process was stopped."""
 _JOIN_POLL = 0.2
 _NO_PIDFD_POLL = 0.05
 _ALIVE_INTERVAL = 0.1
@@ -127,7 +128,7 @@ class Attempt:
         self._reports: dict[int, bytes] = {}
         self._said: set[str] = set()
         self._next_look = 0.0
-        self._turned_at = time.monotonic()
+        self._looked_at = time.monotonic()
         self._alive_at: dict[int, float] = {}
         self._collection: stacks.Collection | None = None
         self._places: tuple[str, ...] = ()
@@ -208,7 +209,7 @@ class Attempt:
                 self._note_life(worker.rank)
         timeout = self._timeout() if wait else 0.0
         ready = self._selector.select(timeout)
-        self._look_for_a_pause(timeout)
+        self._look_at_the_clock(timeout)
         for key, _ in ready:
             key.data(key.fd)
         self._streams.show_due()
@@ -219,12 +220,13 @@ class Attempt:
                 self._on_exit(process)
         self._handle(Tick())
 
-    def _look_for_a_pause(self, waited: float) -> None:
-        """Notice that this process did not run, before anything is judged by the clock."""
-        last, self._turned_at = self._turned_at, time.monotonic()
-        took = self._turned_at - last
+    def _look_at_the_clock(self, waited: float = 0.0) -> float:
+        """The time; that this process did not run up to then is told before anything is judged."""
+        now = time.monotonic()
+        took, self._looked_at = now - self._looked_at, now
         if took > waited + _LONGEST_TURN:
-            self._handle(Paused(took))
+            self._act(Paused(took), now)
+        return now
 
     def _timeout(self) -> float:
         waits = [_LONGEST_WAIT]
@@ -327,7 +329,10 @@ class Attempt:
         if not isinstance(message, Tick):
             self._records.note(message)
             self._board.note(message)
-        for action in self._supervisor.handle(message, time.monotonic()):
+        self._act(message, self._look_at_the_clock())
+
+    def _act(self, message: Message, now: float) -> None:
+        for action in self._supervisor.handle(message, now):
             match action:
                 case Kill(rank, signum):
                     self._kill(rank, signum)
