@@ -39,13 +39,18 @@ def nothing_was_started(folder: Path, result: Result) -> None:
         (["-m", "absent_module"], "no module named 'absent_module'"),
         (["--rank-filter", "2", "train.py"], "the ranks are 0 to 1"),
         (["--rank-filter", "a", "train.py"], "'a' is not a list of ranks"),
-        (["--timeout", "-1", "train.py"], "the total deadline is -1.0"),
-        (["--grace", "nan", "train.py"], "the grace deadline is nan"),
+        (["--timeout", "-1", "train.py"], "--timeout is -1.0 s"),
+        (["--grace", "nan", "train.py"], "--grace is nan s"),
         (["--max-restarts", "-1", "train.py"], "the number of restarts is -1"),
-        (["--restart-delay", "nan", "train.py"], "the delay before a restart is nan"),
+        (["--restart-delay", "nan", "train.py"], "--restart-delay is nan s"),
         (["--env", "TFDIST_ATTEMPT=1", "train.py"], "the variable TFDIST_ATTEMPT was given"),
         (["--env", "NAME", "train.py"], "--env was given 'NAME'"),
         (["--env", "TF_CONFIG={}", "train.py"], "the variable TF_CONFIG was given"),
+        (["--log-dir", "", "train.py"], "--log-dir is empty"),
+        (["-m", "os.nope"], "no module named 'os.nope'"),
+        (["-m", "json.nope.more"], "no module named 'json.nope.more'"),
+        (["x" * 300 + ".py"], "the script cannot be used: [Errno 36] File name too long"),
+        (["train.py/more"], "the script train.py/more does not exist"),
         (["--log-dir", "/proc/nowhere", "train.py"], "cannot be used"),
         (["--config", "absent.toml", "train.py"], "the preset absent.toml cannot be read"),
         ([], "the following arguments are required"),
@@ -102,6 +107,17 @@ except UsageError as error: print(error)
         ("env = {A = 1}", "env must be a table of strings"),
         ("rank-filter = ['0']", "rank-filter must be a list of ranks"),
         ("workers = ", "is not TOML"),
+        (f"workers = 1{'0' * 5000}", "is not TOML"),
+        (f"timeout = 1{'0' * 400}", "--timeout is inf s"),
+        (f"restart-delay = 1{'0' * 400}", "--restart-delay is inf s"),
+        (f"workers = 1{'0' * 400}", "file descriptors"),
+        ("env = {'A=B' = ''}", "the name of a variable is 'A=B'"),
+        ("env = {'' = ''}", "the name of a variable is ''"),
+        (r'env = {"A\u0000" = ""}', r"the name of a variable has a NUL character in it: 'A\x00'"),
+        (r'env = {A = "b\u0000"}', "the variable A has a NUL character in it"),
+        (r'args = ["\u0000"]', "an argument of the script has a NUL character in it"),
+        (r'log-dir = "a\u0000"', "the run folder's name has a NUL character in it"),
+        ("log-dir = ''", "--log-dir is empty"),
     ],
 )
 def test_a_wrong_preset(tmp_path: Path, text: str, told: str) -> None:
@@ -110,6 +126,7 @@ def test_a_wrong_preset(tmp_path: Path, text: str, told: str) -> None:
     result = tfdist("run", "--config", "preset.toml", "train.py", folder=tmp_path)
     nothing_was_started(tmp_path, result)
     assert told in result.err
+    assert "Traceback" not in result.err
 
 
 def test_options_win_over_the_preset_and_the_preset_over_the_defaults(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import Command, script, tfdist
+from tests.commands import Command, Result, script, tfdist
 from tests.launcher.test_the_end import GIL_HOLDER
+from tfdist_kit.launcher import temp
 
 WAIT = (
     "import os, time\n"
@@ -41,6 +42,17 @@ def test_a_live_run_tells_and_goes_on(tmp_path: Path, run: Command) -> None:
     assert run.result().code == 0
     kept = (tmp_path / "logs/attempt_0/rank_0/stacks.txt").read_text()
     assert kept.count("tfdist stacks") == 2
+
+
+def test_before_a_worker_was_started(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    plan = {"run_dir": "logs", "workers": [{"task": "worker:0"}]}
+    (tmp_path / "logs/plan.json").write_text(json.dumps(plan))
+    lock = temp.lock(tmp_path / "logs")
+    assert lock is not None
+    result = tfdist("stacks", "logs", folder=tmp_path)
+    os.close(lock)
+    assert result == Result(0, "no worker has been started yet\n", "")
 
 
 def test_as_json(tmp_path: Path, run: Command) -> None:

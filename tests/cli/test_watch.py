@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,11 @@ from typing import Any
 import pytest
 
 from tests.commands import DEADLINE, Command, Result, script, tfdist
+from tfdist_kit import UsageError
 from tfdist_kit.launcher import temp
+from tfdist_kit.launcher.hangs import live
+from tfdist_kit.launcher.output import watch
+from tfdist_kit.launcher.run_dir import RunDir
 
 WAIT = """\
 import os, sys, time
@@ -101,16 +107,75 @@ def test_a_step_in_the_status_file_is_shown(tmp_path: Path) -> None:
     [
         ("absent", "absent does not exist"),
         ("empty", "empty is not a run folder"),
-        ("train.py", "train.py does not exist"),
+        ("train.py", "train.py is not a folder"),
     ],
 )
 def test_a_folder_that_is_no_run_folder(
     tmp_path: Path, command: str, folder: str, told: str
 ) -> None:
     (tmp_path / "empty").mkdir()
+    script(tmp_path, "")
     result = tfdist(command, folder, folder=tmp_path)
     assert (result.code, result.out) == (2, "")
     assert f"TFD001: {told}" in result.err
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        [],
+        {"run_dir": "x", "workers": 3},
+        {"run_dir": "x", "workers": [1, 2]},
+        {"run_dir": "x", "workers": [{}]},
+        {"run_dir": 1, "workers": []},
+        {"run_dir": "x", "workers": [], "target": 1},
+    ],
+    ids=str,
+)
+def test_a_plan_of_somebody_elses(tmp_path: Path, plan: object) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/plan.json").write_text(json.dumps(plan))
+    for asked in (watch.plan_of, watch.look, live.targets):
+        with pytest.raises(UsageError, match=r"is not (a run folder|the folder of a run)"):
+            asked(tmp_path / "theirs")
+    with pytest.raises(UsageError, match=r"that are not a run's: plan\.json"):
+        RunDir(tmp_path / "theirs")
+    assert [path.name for path in (tmp_path / "theirs").iterdir()] == ["plan.json"]
+
+
+@pytest.mark.parametrize("closed", ["attempt_0", "attempt_0/rank_0"])
+def test_a_folder_that_cannot_be_read(tmp_path: Path, closed: str) -> None:
+    worker_folder(made_up_run(tmp_path, workers=1), 0)
+    (tmp_path / "logs" / closed).chmod(0)
+    tmp_path.chmod(0o755)
+    nobody = 65534
+    user = str(nobody if os.geteuid() == 0 else os.geteuid())
+    done = subprocess.run(
+        [sys.executable, "-c", _LOOK_AS, user],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (tmp_path / "logs" / closed).chmod(0o700)
+    assert done.stdout.count(f"logs/{closed} cannot be read") == 3
+
+
+_LOOK_AS = """\
+import os, sys
+from pathlib import Path
+from tfdist_kit import UsageError
+from tfdist_kit.launcher import temp
+from tfdist_kit.launcher.hangs import live
+from tfdist_kit.launcher.output import follow, watch
+folder = Path("logs")
+lock = temp.lock(folder)
+os.setuid(int(sys.argv[1]))
+follower = follow.Follower(folder, follow.Wish(), print)
+for act in (lambda: watch.look(folder), follower.write_all, lambda: live.targets(folder)):
+    try: act()
+    except UsageError as error: print(error)
+"""
 
 
 def test_there_is_no_newest_run(tmp_path: Path) -> None:
@@ -199,6 +264,29 @@ def test_following_over_restarts(tmp_path: Path) -> None:
         os.close(lock)
         result = logs.result()
     assert result == Result(0, "[rank 0] no end\n", "")
+
+
+def test_following_a_real_run_over_its_restarts(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        "import os, time\n"
+        "attempt = os.environ['TFDIST_ATTEMPT']\n"
+        "print('attempt', attempt)\n"
+        "open('up' + attempt, 'w').close()\n"
+        "while not os.path.exists('go' + attempt): time.sleep(0.01)\n"
+        "raise SystemExit(attempt != '2')\n",
+    )
+    args = ["-n", "1", "--max-restarts", "2", "--restart-delay", "0", "--log-dir", "logs", name]
+    with Command(["run", *args], tmp_path) as run:
+        run.wait_for(tmp_path / "up0")
+        with Command(["logs", "-f", "logs"], tmp_path) as logs:
+            assert logs.process.stdout is not None
+            for attempt in range(3):
+                while logs.process.stdout.readline() != f"[rank 0] attempt {attempt}\n":
+                    assert logs.process.poll() is None, "the following ended too soon"
+                (tmp_path / f"go{attempt}").touch()
+            assert logs.result().code == 0
+        assert run.result().code == 0
 
 
 def test_following_ends_when_another_run_takes_the_folder(tmp_path: Path) -> None:

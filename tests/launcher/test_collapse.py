@@ -119,6 +119,26 @@ def test_ranks_that_repeat_differently_are_told_apart() -> None:
     assert sum_up(screen.end()) == {(0, "x"): 3, (1, "x"): 3, (2, "x"): 1, (0, "end"): 1}
 
 
+def test_a_rank_that_comes_later_meets_lines_in_their_order() -> None:
+    screen = Screen(4)
+    for rank in range(4):
+        screen.say(rank, *["loading", "done"] * 3, at=rank / 100)
+    assert screen.end() == ["[ranks 0-3] loading", "[ranks 0-3] done"] * 3
+
+
+def test_a_rank_that_says_less_meets_the_earliest_lines() -> None:
+    screen = Screen(2)
+    screen.say(0, *"abcab")
+    screen.say(1, *"bab")
+    assert screen.end() == [
+        "[rank 0] a",
+        "[ranks 0-1] b",
+        "[rank 0] c",
+        "[ranks 0-1] a",
+        "[ranks 0-1] b",
+    ]
+
+
 def test_the_streams_are_told_apart() -> None:
     screen = Screen(2, fds=(1, 2))
     screen.say(0, "x", fd=1)

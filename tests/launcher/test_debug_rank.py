@@ -50,11 +50,11 @@ def test_pdb_works_on_one_rank_and_the_others_are_only_logged(tmp_path: Path) ->
     assert not (ranks / "rank_1/stdout.log").exists()
 
 
-def test_ctrl_c_goes_to_the_debugger_and_ctrl_z_to_nobody(tmp_path: Path) -> None:
+def test_ctrl_c_goes_to_the_debugger_and_other_keys_to_nobody(tmp_path: Path) -> None:
     name = script(tmp_path, STOPS)
     with Terminal(["run", "--debug-rank", "1", name], tmp_path) as terminal:
         terminal.shows(r"\(Pdb\) ")
-        terminal.types("\x1ap rank\n")
+        terminal.types("\x1a\x1cp rank\n")
         terminal.shows(r"\n'1'\n\(Pdb\) ")
         terminal.shows(r"--KeyboardInterrupt--\n\(Pdb\) ", press="\x03")
         terminal.types("c\n")
@@ -172,11 +172,14 @@ def test_the_start_deadline_does_not_count(tmp_path: Path) -> None:
 )
 def test_the_plan(tmp_path: Path, options: list[str], shown: bool) -> None:
     name = script(tmp_path, "")
-    result = tfdist("run", "--dry-run", "--debug-rank", "1", *options, name, folder=tmp_path)
+    limits = ["--timeout", "1", "--start-timeout", "1", "--stall-timeout", "1"]
+    result = tfdist(
+        "run", "--dry-run", "--debug-rank", "1", *options, *limits, name, folder=tmp_path
+    )
     made = json.loads(result.out)
     assert [worker["foreground"] for worker in made["workers"]] == [False, True]
     assert made["console"]["tee"] is shown
-    assert (made["deadlines"]["total"], made["deadlines"]["start"]) == (None, None)
+    assert [made["deadlines"][name] for name in ("total", "start", "stall")] == [None] * 3
     assert "rank 1 (worker:1) has the terminal" in made["notices"][0]
 
 

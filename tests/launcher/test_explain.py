@@ -10,9 +10,10 @@ import pytest
 from tfdist_kit.launcher.hangs import explain
 from tfdist_kit.launcher.hangs.explain import Located, where_is
 from tfdist_kit.launcher.hangs.stack_text import Frame, parse
+from tfdist_kit.launcher.inside import stack_dump
 
 STACKS = Path(__file__).parent / "stacks"
-LAUNCHER = str(Path(explain.__file__).parent)
+LAUNCHER = str(Path(stack_dump.__file__).parent)
 STDLIB = sysconfig.get_paths()["stdlib"]
 SITE = "/venv/lib/python3.11/site-packages"
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import time
 from pathlib import Path
+
+import pytest
 
 from tests.commands import Command, script, tfdist
 from tests.launcher.test_the_end import GIL_HOLDER
@@ -144,6 +147,26 @@ def test_a_worker_that_does_not_join_is_told_where_it_is(tmp_path: Path) -> None
     assert explained(result.err)[1].startswith("rank 1 (worker:1) is at train.py:3: if rank")
 
 
+@pytest.mark.parametrize("frozen", ["the launcher", "everything"])
+def test_what_was_stopped_for_a_while_goes_on(tmp_path: Path, frozen: str) -> None:
+    body = "while not os.path.exists('go'): print(rank); time.sleep(0.1)\n"
+    name = script(tmp_path, RANK + "import time\nopen('up' + rank, 'w').close()\n" + body)
+    with Command(["run", "--stall-timeout", "2", "--log-dir", "logs", name], tmp_path) as command:
+        command.wait_for(tmp_path / "up*", 2)
+        launcher = command.process.pid
+        others = [pid for pid in command.living() if pid != launcher]
+        stopped = [launcher, *(others if frozen == "everything" else [])]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(3.5)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.5)
+        (tmp_path / "go").touch()
+        result = command.result()
+    assert result.code == 0, result.err
+
+
 def test_output_that_the_terminal_does_not_take_is_no_silence(tmp_path: Path) -> None:
     body = "while True: print('x' * 1000)\n"
     args = ["run", "-n", "1", "--stall-timeout", "0.5", "--timeout", "4", "--log-dir", "logs"]
@@ -153,6 +176,22 @@ def test_output_that_the_terminal_does_not_take_is_no_silence(tmp_path: Path) ->
         assert "the time limit of 4 s" in kept
         assert "no sign of life" not in kept
         command.assert_nothing_lives()
+
+
+def test_sigquit_between_two_attempts(tmp_path: Path) -> None:
+    args = ["-n", "1", "--max-restarts", "1", "--restart-delay", "60", "--log-dir", "logs"]
+    name = script(tmp_path, "raise SystemExit(3)")
+    with Command(["run", *args, name], tmp_path) as command:
+        events = tmp_path / "logs/events.jsonl"
+        while not events.exists() or '"back_off"' not in events.read_text():
+            assert command.process.poll() is None
+            time.sleep(0.01)
+        command.process.send_signal(signal.SIGQUIT)
+        time.sleep(0.1)
+        command.process.send_signal(signal.SIGINT)
+        result = command.result()
+    assert result.code == 130
+    assert "tfdist: no worker runs: all wait for the next attempt to start\n" in result.err
 
 
 LEAVES_EARLY = """\

@@ -224,6 +224,15 @@ def test_many_ranks_on_a_small_terminal(terminal_fd: int) -> None:
     assert view.erase() == b""
 
 
+@pytest.mark.parametrize("columns", [1, 2, 10, 17, 18, 19, 30])
+def test_every_line_ends_however_narrow_the_terminal_is(terminal_fd: int, columns: int) -> None:
+    termios.tcsetwinsize(terminal_fd, (20, columns))  # type: ignore[attr-defined, unused-ignore]
+    text = drawn(LiveView(board_of(40), terminal_fd, colour=False))
+    assert text.endswith("\n")
+    assert text.count("\n") == 10
+    assert all(len(line) < max(2, columns) for line in text.splitlines())
+
+
 def test_nothing_is_drawn_twice(terminal_fd: int) -> None:
     view = LiveView(board_of(1), terminal_fd, colour=False)
     assert drawn(view) == "rank 0 (worker:0)  waiting\n"

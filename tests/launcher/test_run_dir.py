@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
+import threading
+import time
 from pathlib import Path
 
+import pytest
+
 from tests.commands import Command, script, tfdist
+from tfdist_kit.launcher import temp
 
 
 def test_the_run_folder(tmp_path: Path) -> None:
@@ -96,6 +102,70 @@ def test_a_start_that_a_full_disk_prevented_can_be_repeated(tmp_path: Path) -> N
     assert "No space left on device" in first.err
     assert not list(logs.iterdir())
     assert tfdist(*args, folder=tmp_path).code == 0
+
+
+@pytest.mark.parametrize("what", ["folder", "log"])
+def test_a_disk_that_is_full_when_the_workers_start(tmp_path: Path, what: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_FULL[what] + _FAILS)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    args = ["run", "--log-dir", "logs", script(tmp_path, "import time; time.sleep(60)")]
+    result = tfdist(*args, folder=tmp_path, env={"PYTHONPATH": path})
+    assert result.code == 2
+    assert "TFD001: the run folder" in result.err
+    assert "No space left on device" in result.err
+    assert "Traceback" not in result.err
+
+
+_FULL = {
+    "folder": "from pathlib import Path as Owner\nname, ends = 'mkdir', 'rank_1'\n",
+    "log": "from pathlib import Path as Owner\nname, ends = 'open', 'rank_1/stdout.log'\n",
+}
+_FAILS = """\
+import os
+original = getattr(Owner, name)
+def full(path, *args, **named):
+    if str(path).endswith(ends): raise OSError(28, os.strerror(28), str(path))
+    return original(path, *args, **named)
+if "TFDIST_RANK" not in os.environ: setattr(Owner, name, full)
+"""
+
+
+def test_a_failure_that_cannot_be_recorded(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        "import os, pathlib\n"
+        "ranks = pathlib.Path(os.environ['TFDIST_RUN_DIR'], 'attempt_0')\n"
+        "(ranks / 'rank_0' / 'error.partial').symlink_to('/dev/full')\n"
+        "raise ValueError('bad row')\n",
+    )
+    result = tfdist("run", "-n", "1", name, folder=tmp_path)
+    assert result.code == 1
+    told = [line for line in result.err.splitlines() if line.startswith("tfdist: ")]
+    assert "rank 0 (worker:0) failed with exit code 1, and could not write error.json" in told[0]
+    assert "tfdist: ValueError: bad row" in told
+
+
+def test_a_new_folder_is_never_removed_as_unused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    over = threading.Event()
+
+    def drop() -> None:
+        while not over.is_set():
+            temp.drop_unused("tmp-*", keep=0)
+
+    dropper = threading.Thread(target=drop)
+    dropper.start()
+    try:
+        for _ in range(300):
+            with temp.scratch() as scratch:
+                assert scratch is not None
+                time.sleep(0.0005)
+                assert scratch.is_dir()
+    finally:
+        over.set()
+        dropper.join()
 
 
 def test_nothing_is_removed_behind_a_link_that_stands_for_our_folder(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tfdist_kit.launcher.messages import (
     Explain,
     Listening,
     Message,
+    Paused,
     Progress,
     Said,
     Signalled,
@@ -103,9 +104,40 @@ def test_while_workers_wait_for_one_to_join_the_start_deadline_is_theirs() -> No
     assert dumps(history.at(100)) == [69]
 
 
-def test_without_a_start_deadline_silence_counts_from_the_beginning() -> None:
-    deadlines = Deadlines(stall=10, start=None)
-    assert dumps(running(deadlines=deadlines).at(1, Listening(0)).at(20)) == [10]
+def test_without_a_start_deadline_they_may_wait_for_ever() -> None:
+    history = running(deadlines=Deadlines(stall=10, start=None)).at(1, Listening(0)).at(1000)
+    assert dumps(history) == []
+    assert dumps(history.at(1000, Listening(1)).at(1020)) == [1010]
+
+
+def test_while_a_worker_is_debugged_nobody_is_silent() -> None:
+    history = History(deadlines=STALL, debugged=1).at(0, Said(0, "running"), Said(1, "running"))
+    assert dumps(history.all_join(1).at(1000)) == []
+
+
+def resumed(history: History, now: float, seconds: float, *messages: Message) -> History:
+    """The launcher did not run up to `now`, and sees only then what has come."""
+    for message in (Paused(seconds), *messages):
+        history._handle(message, now)
+    history.now = now
+    return history.at(now)
+
+
+def test_time_in_which_the_launcher_did_not_run_is_no_silence() -> None:
+    history = resumed(running().all_join(0).at(4), 1004, 1000)
+    assert dumps(history) == []
+    assert dumps(history.at(2000)) == [1010]
+
+
+def test_who_joined_while_the_launcher_did_not_run_joined_in_time() -> None:
+    history = resumed(running().at(1, Listening(0)), 1001, 1000, Alive(0), Listening(1))
+    assert (dumps(history), history.supervisor.state) == ([], State.RUNNING)
+    absent = resumed(running().at(1, Listening(0)), 1001, 1000).at(2000)
+    assert dumps(absent) == [1061]
+
+
+def test_the_time_limit_goes_on_while_the_launcher_does_not_run() -> None:
+    assert dumps(resumed(running(deadlines=Deadlines(total=50)), 60, 60)) == [60]
 
 
 @pytest.mark.parametrize(

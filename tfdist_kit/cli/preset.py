@@ -69,7 +69,7 @@ def read(path: Path) -> dict[str, Any]:
         raise RunFileError(
             f"the preset {path} cannot be read: {error}", hint="check the path given to --config"
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, and a number without end
         raise RunFileError(f"the preset {path} is not TOML: {error}") from error
     for key, value in data.items():
         _check(path, key, value)

@@ -223,8 +223,13 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         options: A value for each name in `DEFAULTS`.
         target: The script or module.
         args: Its arguments on the command line; a preset's own come before them.
+
+    Raises:
+        UsageError: A value means nothing.
     """
-    shown, tee = options["rank_filter"], options["tee"]
+    shown, tee, log_dir = options["rank_filter"], options["tee"], options["log_dir"]
+    if log_dir == "":
+        raise UsageError("--log-dir is empty", hint="name a folder, or leave the option out")
     return RunRequest(
         target=target,
         args=(*options["args"], *args),
@@ -235,7 +240,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
         env=options["env"],
         start_method=options["start_method"],
         fast_exit=options["fast_exit"],
-        log_dir=Path(options["log_dir"]) if options["log_dir"] else None,
+        log_dir=None if log_dir is None else Path(log_dir),
         deadlines=Deadlines(
             total=options["timeout"] or None,
             start=options["start_timeout"] or None,

@@ -29,6 +29,7 @@ from tfdist_kit.launcher.messages import (
     Listening,
     Message,
     NotStarted,
+    Paused,
     Progress,
     Release,
     Said,
@@ -44,13 +45,16 @@ from tfdist_kit.launcher.output.console import Console
 from tfdist_kit.launcher.output.streams import STREAM_FDS, Streams
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
 from tfdist_kit.launcher.records import Records
-from tfdist_kit.launcher.run_dir import RunDir
+from tfdist_kit.launcher.run_dir import RunDir, usable
 from tfdist_kit.launcher.start.spawn import Birth, FreshSpawner, Spawner, WorkerProcess
 from tfdist_kit.launcher.start.terminal import Terminal
 from tfdist_kit.launcher.supervisor import State, Supervisor
 
 _CHUNK = 1 << 16
-_LONGEST_WAIT = 3600.0
+_LONGEST_WAIT = 1.0
+"""So that it is noticed soon when the launcher itself was stopped, in seconds."""
+_LONGEST_TURN = 1.0
+"""If more than that goes by between two looks at the clock, this process was stopped."""
 _JOIN_POLL = 0.2
 _NO_PIDFD_POLL = 0.05
 _ALIVE_INTERVAL = 0.1
@@ -124,6 +128,7 @@ class Attempt:
         self._reports: dict[int, bytes] = {}
         self._said: set[str] = set()
         self._next_look = 0.0
+        self._looked_at = time.monotonic()
         self._alive_at: dict[int, float] = {}
         self._collection: stacks.Collection | None = None
         self._places: tuple[str, ...] = ()
@@ -160,7 +165,8 @@ class Attempt:
         for worker in self._plan.workers:
             if self._supervisor.state is not State.RUNNING:
                 break
-            worker.folder.mkdir()
+            with usable(self._plan.run_dir):
+                worker.folder.mkdir()
             spawner = FreshSpawner() if worker.foreground else self._spawner
             process = spawner.spawn(self._birth(worker))
             self._processes.append(process)
@@ -184,7 +190,8 @@ class Attempt:
 
     def _watch(self, worker: WorkerPlan, process: WorkerProcess) -> None:
         for stream in STREAM_FDS.keys() & process.fds.keys():
-            self._streams.add(worker, stream, process.fds[stream])
+            with usable(self._plan.run_dir):
+                self._streams.add(worker, stream, process.fds[stream])
         report_fd = process.fds["report"]
         self._reports[report_fd] = b""
         on_report = partial(self._on_report, worker.rank)
@@ -200,7 +207,10 @@ class Attempt:
         if self._console.is_full:  # it is we who keep them from being heard
             for worker in self._plan.workers:
                 self._note_life(worker.rank)
-        for key, _ in self._selector.select(self._timeout() if wait else 0):
+        timeout = self._timeout() if wait else 0.0
+        ready = self._selector.select(timeout)
+        self._look_at_the_clock(timeout)
+        for key, _ in ready:
             key.data(key.fd)
         self._streams.show_due()
         self._look_who_listens()
@@ -209,6 +219,14 @@ class Attempt:
             if process.pidfd is None:
                 self._on_exit(process)
         self._handle(Tick())
+
+    def _look_at_the_clock(self, waited: float = 0.0) -> float:
+        """The time; that this process did not run up to then is told before anything is judged."""
+        now = time.monotonic()
+        took, self._looked_at = now - self._looked_at, now
+        if took > waited + _LONGEST_TURN:
+            self._act(Paused(took), now)
+        return now
 
     def _timeout(self) -> float:
         waits = [_LONGEST_WAIT]
@@ -311,7 +329,10 @@ class Attempt:
         if not isinstance(message, Tick):
             self._records.note(message)
             self._board.note(message)
-        for action in self._supervisor.handle(message, time.monotonic()):
+        self._act(message, self._look_at_the_clock())
+
+    def _act(self, message: Message, now: float) -> None:
+        for action in self._supervisor.handle(message, now):
             match action:
                 case Kill(rank, signum):
                     self._kill(rank, signum)

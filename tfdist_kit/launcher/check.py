@@ -5,14 +5,11 @@ One error at a time: what was given, why it cannot be, what to do.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import resource
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import get_args
 
 from tfdist_kit._errors import UsageError
@@ -20,9 +17,16 @@ from tfdist_kit.launcher.plan import OWN_VARIABLES
 from tfdist_kit.launcher.request import RestartWish, RunRequest
 from tfdist_kit.launcher.start import gpus
 from tfdist_kit.launcher.start.start_method import Wish
+from tfdist_kit.launcher.target import check_target
 
 DESCRIPTORS_PER_WORKER = 8
 OWN_DESCRIPTORS = 32
+_OPTIONS: Mapping[str, str] = {
+    "total": "--timeout",
+    "start": "--start-timeout",
+    "evaluator": "--evaluator-timeout",
+    "stall": "--stall-timeout",
+}
 
 
 def check(request: RunRequest, environ: Mapping[str, str] = os.environ) -> None:
@@ -37,7 +41,8 @@ def check(request: RunRequest, environ: Mapping[str, str] = os.environ) -> None:
     """
     _check_working_directory()
     check_size(request)
-    _check_target(request)
+    _check_characters(request)
+    check_target(request.target, is_module=request.is_module)
     _check_numbers(request)
     _check_restarts(request.restarts)
     if request.gpus_per_worker is not None:
@@ -60,12 +65,16 @@ def check_start_method(request: RunRequest) -> None:
 
 
 def check_variables(request: RunRequest) -> None:
-    """Refuse to set a variable for all workers that each needs a value of its own for.
+    """Refuse a variable that cannot be set, or that each worker needs a value of its own for.
 
     Raises:
         UsageError: Names it.
     """
     for name, value in request.env.items():
+        if not name or "=" in name:
+            raise UsageError(
+                f"the name of a variable is {name!r}", hint="give one that is not empty, without ="
+            )
         if not isinstance(value, str):
             raise UsageError(f"the variable {name} is {value!r}", hint="give it as a string")
     for name in OWN_VARIABLES:
@@ -118,60 +127,39 @@ def _check_rank(rank: int, size: int, why: str) -> None:
         )
 
 
-def _check_target(request: RunRequest) -> None:
-    if request.is_module:
-        _check_module(request.target)
-        return
-    path = Path(request.target)
-    if path.is_dir():
-        raise UsageError(
-            f"{request.target} is a directory, not a script",
-            hint="name the script in it, or run a package with -m",
-        )
-    if not path.exists():
-        raise UsageError(
-            f"the script {request.target} does not exist (looked in {Path.cwd()})",
-            hint=_hint_for_a_missing_script(path.name),
-        )
-    if not os.access(path, os.R_OK):
-        raise UsageError(
-            f"the script {request.target} cannot be read", hint=f"chmod +r {request.target}"
-        )
+def _check_characters(request: RunRequest) -> None:
+    """Refuse what no program can be given: the system's strings end at a NUL."""
+    for what, text in _texts(request):
+        if "\0" in text:
+            raise UsageError(f"{what} has a NUL character in it: {text!r}", hint="leave it out")
 
 
-def _hint_for_a_missing_script(name: str) -> str:
-    if name.startswith("python"):
-        return "leave the interpreter out: tfdist run SCRIPT starts it itself"
-    return "check the path, or use -m for a module"
-
-
-def _check_module(name: str) -> None:
-    top = name.partition(".")[0]
-    try:
-        found = top in sys.modules or importlib.util.find_spec(top) is not None
-    except (ValueError, ImportError):
-        found = False
-    if not (found or Path(top).is_dir() or Path(f"{top}.py").exists()):
-        raise UsageError(
-            f"no module named {name!r} can be found",
-            hint=f"install it, or run from the folder that holds {top}",
-        )
+def _texts(request: RunRequest) -> Iterator[tuple[str, str]]:
+    yield "the script's name", request.target
+    yield from (("an argument of the script", argument) for argument in request.args)
+    yield from (("the name of a variable", name) for name in request.env)
+    yield from ((f"the variable {name}", value) for name, value in request.env.items())
+    yield "the run folder's name", str(request.log_dir or "")
 
 
 def _check_numbers(request: RunRequest) -> None:
     for name, value in asdict(request.deadlines).items():
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise UsageError(
-                f"the {name} deadline is {value}",
-                hint="give a number of seconds that is not negative",
-            )
+        if value is not None:
+            _check_seconds(_OPTIONS.get(name, f"--{name}"), value)
 
 
 def _check_restarts(wish: RestartWish) -> None:
     if wish.limit < 0:
         raise UsageError(f"the number of restarts is {wish.limit}", hint="give 0 for none")
-    if not (math.isfinite(wish.delay) and wish.delay >= 0):
+    _check_seconds("--restart-delay", wish.delay)
+
+
+def _check_seconds(option: str, value: float) -> None:
+    try:
+        value = float(value)
+    except OverflowError:  # a preset may hold a whole number of any size
+        value = math.inf
+    if not (math.isfinite(value) and value >= 0):
         raise UsageError(
-            f"the delay before a restart is {wish.delay}",
-            hint="give a number of seconds that is not negative",
+            f"{option} is {value} s", hint="give a number of seconds that is not negative"
         )

@@ -66,11 +66,20 @@ class Dumped:
 
 
 @dataclass(frozen=True)
+class Paused:
+    """The launcher itself did not run for so many seconds: stopped, or the machine frozen."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Tick:
     """Nothing happened but time."""
 
 
-Message = Said | Alive | Progress | Listening | Exited | NotStarted | Signalled | Dumped | Tick
+Message = (
+    Said | Alive | Progress | Listening | Exited | NotStarted | Signalled | Dumped | Paused | Tick
+)
 
 
 @dataclass(frozen=True)

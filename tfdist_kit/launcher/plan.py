@@ -206,7 +206,7 @@ def _debugged(plan: RunPlan, rank: int) -> RunPlan:
             replace(worker, env={**worker.env, **variable}, foreground=worker.rank == rank)
             for worker in plan.workers
         ),
-        deadlines=replace(plan.deadlines, total=None, start=None),
+        deadlines=replace(plan.deadlines, total=None, start=None, stall=None),
         notices=(*plan.notices, notice),
     )
 

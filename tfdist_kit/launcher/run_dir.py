@@ -44,10 +44,9 @@ class RunDir:
     def __init__(self, wish: Path | None) -> None:
         self.trouble: OSError | None = None
         self._attempt = 0
-        with _usable(wish or temp.home()):
-            self.path = (wish or _new_folder()).absolute()
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = temp.lock(self.path, tries=3)
+        with usable(wish or temp.home()):
+            path, lock = _new_folder() if wish is None else _locked(wish)
+            self.path = path.absolute()
         if lock is None:
             raise UsageError(
                 f"the run folder {self.path} is in use by another run",
@@ -55,7 +54,7 @@ class RunDir:
             )
         self._lock = lock
         try:
-            with _usable(self.path):
+            with usable(self.path):
                 self._set_earlier_run_aside()
         except UsageError:
             os.close(self._lock)
@@ -84,7 +83,7 @@ class RunDir:
         Raises:
             UsageError: Not even that can be written.
         """
-        with _usable(self.path):
+        with usable(self.path):
             text = json.dumps(plan, indent=1) + "\n"
             _write_whole(self.path / "plan.json", text)
             folder = self.path / f"attempt_{attempt}"
@@ -134,8 +133,15 @@ def _write_whole(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _usable(folder: Path) -> Iterator[None]:
-    """Turn what the system says against `folder` into a usage error."""
+def usable(folder: Path) -> Iterator[None]:
+    """Turn what the system says against the run folder into a usage error.
+
+    Args:
+        folder: The run folder.
+
+    Raises:
+        UsageError: An `OSError` was raised.
+    """
     try:
         yield
     except OSError as error:
@@ -146,12 +152,22 @@ def _usable(folder: Path) -> Iterator[None]:
 
 
 def read_plan(folder: Path) -> dict[str, Any] | None:
-    """The plan in a run folder; None if `folder` is no run folder."""
+    """The plan in a run folder; None if `folder` is no run folder, or the plan not one of ours."""
     try:
         plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return plan if isinstance(plan, dict) and {"run_dir", "workers"} <= plan.keys() else None
+    return plan if _is_plan(plan) else None
+
+
+def _is_plan(data: Any) -> bool:
+    """Whether this has what readers of a plan rely on."""
+    if not isinstance(data, dict) or not isinstance(data.get("run_dir"), str):
+        return False
+    workers = data.get("workers")
+    if not isinstance(workers, list) or not isinstance(data.get("target", ""), str):
+        return False
+    return all(isinstance(each, dict) and isinstance(each.get("task"), str) for each in workers)
 
 
 def _earlier_numbers(folder: Path) -> list[int]:
@@ -159,6 +175,11 @@ def _earlier_numbers(folder: Path) -> list[int]:
     return [int(name) for name in names if name.isdecimal()]
 
 
-def _new_folder() -> Path:
+def _locked(folder: Path) -> tuple[Path, int | None]:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder, temp.lock(folder, tries=3)
+
+
+def _new_folder() -> tuple[Path, int | None]:
     temp.drop_unused("run-*", keep=KEPT_RUNS - 1)
     return temp.new_folder(time.strftime("run-%Y%m%d-%H%M%S-"))

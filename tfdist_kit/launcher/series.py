@@ -24,7 +24,7 @@ from tfdist_kit.launcher.output.console import Console
 from tfdist_kit.launcher.plan import RunPlan, make_plan
 from tfdist_kit.launcher.request import RunRequest
 from tfdist_kit.launcher.restart import Budget, Decision, Verdict, judge
-from tfdist_kit.launcher.run_dir import RunDir
+from tfdist_kit.launcher.run_dir import RunDir, usable
 from tfdist_kit.launcher.start.preload import Preloaded
 from tfdist_kit.launcher.start.spawn import FreshSpawner, Spawner
 from tfdist_kit.launcher.start.start_method import StartMethod
@@ -148,7 +148,9 @@ class Series:
             self._spawner = FreshSpawner()
             if plan.start.preload:
                 environ = {**self.environ, **plan.common_env}
-                with (plan.run_dir / "preload.log").open("wb") as log:
+                with usable(plan.run_dir):
+                    log = (plan.run_dir / "preload.log").open("wb")
+                with log:
                     preloaded = Preloaded(plan.start.preload, environ, log.fileno())
                 self._spawner = self._open.enter_context(contextlib.closing(preloaded))
         return self._spawner
@@ -181,7 +183,7 @@ class Series:
         self.console.say(f"{line}; {starts} ({decision.why})")
         self.folder.event("back_off", seconds=delay, why=decision.why)
         left = self._time_left()
-        signum = signals.wait(self.caught, min(delay, left))
+        signum = signals.wait(self.caught, min(delay, left), self._tell_of_the_wait)
         if signum is not None:
             self.folder.event("received", signum=signum)
             return Cause(Why.SIGNAL, signum=signum)
@@ -189,6 +191,9 @@ class Series:
             return Cause(Why.TIME_LIMIT)
         self.folder.event("restart", following=following)
         return None
+
+    def _tell_of_the_wait(self) -> None:
+        self.console.say("no worker runs: all wait for the next attempt to start")
 
     def _time_left(self) -> float:
         total = self.request.deadlines.total

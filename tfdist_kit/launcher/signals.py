@@ -11,7 +11,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _MANY = 4096
@@ -45,15 +45,23 @@ def received(fd: int) -> list[int]:
         return []
 
 
-def wait(fd: int, seconds: float) -> int | None:
-    """Wait that long, or until a signal comes that ends a run; gives the signal."""
+def wait(fd: int, seconds: float, on_quit: Callable[[], None]) -> int | None:
+    """Wait that long, or until a signal comes that ends a run; gives the signal.
+
+    Args:
+        fd: Where signals are read (see `as_bytes`).
+        seconds: How long to wait.
+        on_quit: Is called for each SIGQUIT, which ends no run.
+    """
     ends = time.monotonic() + seconds
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     while True:
         left = max(0.0, ends - time.monotonic())
         came = received(fd) if poll.poll(1000 * min(left, _LONGEST_POLL)) else []
-        if ending := [signum for signum in came if signum != signal.SIGQUIT]:
-            return ending[0]
+        for signum in came:
+            if signum != signal.SIGQUIT:
+                return signum
+            on_quit()
         if not left:
             return None

@@ -155,9 +155,12 @@ class _Story:
                 return f"{name} called sys.exit({shorten(failure.message)}){at}"
             text = headline(failure.message)
             return f"{name} raised {failure.type}{': ' if text else ''}{text}{at}"
-        code = self.supervisor.workers[rank].returncode
+        worker = self.supervisor.workers[rank]
+        code = worker.returncode
         if code is not None and code < 0:
             return f"{name} was killed by {signal_name(-code)}{_SIGNAL_HINTS.get(-code, '')}"
+        if worker.told_of_failure:
+            return f"{name} failed with exit code {code}, and could not write error.json"
         return f"{name} left with exit code {code} without an exception"
 
     def _details(self) -> Iterator[str]:

@@ -32,6 +32,7 @@ from tfdist_kit.launcher.messages import (
     Listening,
     Message,
     NotStarted,
+    Paused,
     Progress,
     Release,
     Said,
@@ -79,6 +80,7 @@ class WorkerState:
         running: Whether its script has begun.
         joined: Whether it takes, or took, part in the cluster.
         failed_at: When its failure was first known, in seconds.
+        told_of_failure: Whether it said itself that it failed.
         left_early: Whether its program ended well without joining.
         finished_at: When its program ended well, and it began to wait for its peers.
         released: Whether it has been told to wait no longer.
@@ -91,6 +93,7 @@ class WorkerState:
     running: bool = False
     joined: bool = False
     failed_at: float | None = None
+    told_of_failure: bool = False
     left_early: bool = False
     finished_at: float | None = None
     released: bool = False
@@ -178,6 +181,8 @@ class Supervisor:
                 self._on_signal(signum, now)
             case Dumped():
                 self._on_dumped(now)
+            case Paused(seconds):
+                self._on_pause(seconds)
             case Tick():
                 self._look_for_silence(now)
         self._look_for_early_leavers(now)
@@ -213,6 +218,7 @@ class Supervisor:
             self.workers[rank].left_early = True
             self._silence.end(rank)
         elif phase == "failed":
+            self.workers[rank].told_of_failure = True
             self._on_failure(rank, now)
 
     def _on_joined(self, rank: int, now: float) -> None:
@@ -265,6 +271,13 @@ class Supervisor:
             )
             self._end_all(Cause(Why.SIGNAL, signum=signum), now, signum)
 
+    def _on_pause(self, seconds: float) -> None:
+        """Give back the time in which the workers' signs were not read; --timeout goes on."""
+        self._silence.pause(seconds)
+        self._first_joined_at = _after(self._first_joined_at, seconds)
+        self._training_over_at = _after(self._training_over_at, seconds)
+        self._phase_ends = _after(self._phase_ends, seconds)
+
     # Time
 
     def _deadlines_ahead(self) -> list[float | None]:
@@ -287,10 +300,10 @@ class Supervisor:
     def _stall_deadline(self) -> float | None:
         """When the first worker will have been silent for too long.
 
-        While workers wait for one that has not joined, the start deadline is theirs.
+        While workers wait for one that has not joined, the start deadline is theirs, if any.
         """
-        watched = self.state is State.RUNNING and self._start_deadline() is None
-        return self._silence.deadline() if watched else None
+        excused = self._is_debugging() or (self._first_joined_at is not None and self.not_joined())
+        return self._silence.deadline() if self.state is State.RUNNING and not excused else None
 
     def _start_deadline(self) -> float | None:
         return _after(self._first_joined_at, self.deadlines.start) if self.not_joined() else None

@@ -7,6 +7,7 @@ uses it; what nobody locks was left by a launcher that was killed, or has been k
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _RETRY = 0.01
+_MOST_TRIES = 100
 
 
 def home() -> Path:
@@ -24,8 +26,35 @@ def home() -> Path:
     return Path(tempfile.gettempdir()) / f"tfdist-{os.getuid()}"
 
 
-def new_folder(prefix: str) -> Path:
-    """Make a new folder of our own."""
+def new_folder(prefix: str) -> tuple[Path, int]:
+    """Make a new folder of our own, and lock it.
+
+    Returns:
+        The folder, and the descriptor that holds the lock while it is open.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    for _ in range(_MOST_TRIES):
+        folder = _make(prefix)
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = lock(folder, tries=3)
+            if descriptor is not None and _is_still(folder, descriptor):
+                return folder, descriptor
+            if descriptor is not None:
+                os.close(descriptor)
+    raise OSError(errno.EBUSY, "others remove each new folder at once", str(home()))
+
+
+def _is_still(folder: Path, descriptor: int) -> bool:
+    """Whether what was locked is there yet: `drop_unused` may have come before the lock."""
+    try:
+        return os.path.samestat(folder.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _make(prefix: str) -> Path:
     home().mkdir(mode=0o700, exist_ok=True)
     if not _is_ours(home()):  # somebody else was first
         return Path(tempfile.mkdtemp(prefix="tfdist-"))
@@ -100,14 +129,12 @@ def scratch() -> Iterator[Path | None]:
     """
     try:
         drop_unused("tmp-*", keep=0)
-        folder = new_folder("tmp-")
+        folder, descriptor = new_folder("tmp-")
     except OSError:
         yield None
         return
-    descriptor = lock(folder)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if descriptor is not None:
-            os.close(descriptor)
+        os.close(descriptor)

@@ -19,7 +19,7 @@ from tfdist_kit import _frames
 from tfdist_kit.launcher.hangs.stack_text import Frame, Thread, main_thread
 from tfdist_kit.launcher.inside import stack_dump
 
-_LAUNCHER = os.path.join(os.path.dirname(__file__), "")
+_LAUNCHER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 _STRATEGY = "distribute/collective_all_reduce_strategy.py"
 _CONSTRUCTOR = ("__init__", "_initialize_strategy", "_initialize_multi_worker")
 _COLLECTIVES = (

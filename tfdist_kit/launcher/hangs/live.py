@@ -11,6 +11,8 @@ from typing import Any
 from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher import temp
 from tfdist_kit.launcher.hangs import stacks
+from tfdist_kit.launcher.output import watch
+from tfdist_kit.launcher.run_dir import read_plan
 
 
 def targets(run_dir: Path) -> list[stacks.Target]:
@@ -22,7 +24,7 @@ def targets(run_dir: Path) -> list[stacks.Target]:
     Raises:
         UsageError: It is no run folder, or its run is over.
     """
-    if not os.path.isfile(run_dir / "plan.json"):
+    if read_plan(run_dir) is None:
         raise UsageError(
             f"{run_dir} is not the folder of a run",
             hint="name the folder given to --log-dir, or the one that `tfdist run` names when it "
@@ -49,8 +51,7 @@ def _is_live(run_dir: Path) -> bool:
 
 
 def _statuses(run_dir: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    attempts = [path for path in run_dir.glob("attempt_*") if path.name[8:].isdecimal()]
-    newest = max(attempts, key=lambda path: int(path.name[8:]), default=run_dir)
+    newest = run_dir / f"attempt_{max(watch.attempts(run_dir), default=0)}"
     for path in newest.glob("rank_*/status.json"):
         try:
             status = json.loads(path.read_text(encoding="utf-8"))

@@ -41,6 +41,10 @@ class Silence:
         """Begin anew with every rank: until now they waited for what they may wait for."""
         self._since = dict.fromkeys(self._since, now)
 
+    def pause(self, seconds: float) -> None:
+        """Count the last `seconds` for nobody: nobody was there to hear."""
+        self._since = {rank: at + seconds for rank, at in self._since.items()}
+
     def deadline(self) -> float | None:
         """When the first rank will have been silent for too long."""
         if self.limit is None or not self._since:

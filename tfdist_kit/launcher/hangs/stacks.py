@@ -209,6 +209,8 @@ def collect(targets: Sequence[Target], reason: str) -> tuple[Answer, ...]:
 
 def explained(answers: Sequence[Answer]) -> tuple[str, ...]:
     """Where the workers are, in words: one line for each, and what they mean together."""
+    if not answers:
+        return ("no worker has been started yet",)
     return explain([answer.located() for answer in answers])
 
 

@@ -9,10 +9,12 @@ clock is handed in.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 
 from tfdist_kit.launcher.output.lines import rank_prefix, timestamp
 
@@ -21,6 +23,7 @@ MAX_WAITING = 10_000
 
 Write = Callable[[int, bytes], None]
 Key = tuple[int, bytes]
+_place = attrgetter("place")
 
 
 @dataclass(eq=False, slots=True)
@@ -60,7 +63,7 @@ class Collapser:
         self._colours = frozenset(colours)
         self._timestamps = timestamps
         self._waiting: deque[_Entry] = deque()
-        self._newest: dict[Key, _Entry] = {}
+        self._alike: dict[Key, list[_Entry]] = {}
         self._last: dict[int, _Entry] = {}
         self._open: dict[int, set[int]] = {}
         self._place = 0
@@ -88,15 +91,23 @@ class Collapser:
         if again and last is not None and not last.gone:
             last.counts[rank] += 1
             return
-        entry = self._newest.get(key)
-        if entry is None or (last is not None and entry.place < last.place):
-            entry = _Entry(key, now, self._place, stamp)
-            self._place += 1
-            self._newest[key] = entry
-            self._waiting.append(entry)
+        entry = self._after(last, key) or self._new(key, now, stamp)
         entry.again = entry.again and again
         entry.counts[rank] = 1
         self._last[rank] = entry
+
+    def _after(self, last: _Entry | None, key: Key) -> _Entry | None:
+        """The first waiting entry of this text that is later than the rank's last line."""
+        alike = self._alike.get(key, [])
+        index = 0 if last is None else bisect_right(alike, last.place, key=_place)
+        return alike[index] if index < len(alike) else None
+
+    def _new(self, key: Key, now: float, stamp: bytes) -> _Entry:
+        entry = _Entry(key, now, self._place, stamp)
+        self._place += 1
+        self._alike.setdefault(key, []).append(entry)
+        self._waiting.append(entry)
+        return entry
 
     def next_deadline(self) -> float | None:
         """When `tick` has to be called, if it has to."""
@@ -126,8 +137,10 @@ class Collapser:
         for _ in range(count):
             entry = self._waiting.popleft()
             entry.gone = True
-            if self._newest.get(entry.key) is entry:
-                del self._newest[entry.key]
+            alike = self._alike[entry.key]
+            del alike[0]  # what came first goes first
+            if not alike:
+                del self._alike[entry.key]
             fd = entry.key[0]
             if not blocks or blocks[-1][0] != fd:
                 blocks.append((fd, []))

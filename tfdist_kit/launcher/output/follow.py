@@ -81,14 +81,14 @@ class Follower:
         self._folder = folder
         self._wish = wish
         self._write = write
-        self._plan_file = _identity(folder)
+        self._run = _identity(folder)
         self._attempt = -1
         self._tails: dict[tuple[int, str], Tail] = {}
 
     def follow(self) -> None:
         """Write everything, and what comes, until the run is over."""
         while True:
-            is_over = not watch.is_live(self._folder) or _identity(self._folder) != self._plan_file
+            is_over = self._is_over()
             any_new = self._read_attempts()
             if is_over:
                 break
@@ -100,6 +100,13 @@ class Follower:
         """Write everything that is there now."""
         self._read_attempts()
         self._close()
+
+    def _is_over(self) -> bool:
+        if not watch.is_live(self._folder):
+            return True
+        found = _identity(self._folder)
+        self._run = self._run or found  # its first attempt may only now begin
+        return found != self._run
 
     def _read_attempts(self) -> bool:
         """Read the current attempt's files, and those of any later one; tells of anything new."""
@@ -147,8 +154,8 @@ class Follower:
 
 
 def _identity(folder: Path) -> int:
-    """Changes when another run takes the folder over."""
+    """Changes when another run takes the folder over, and with no attempt of the same run."""
     try:
-        return (folder / "plan.json").stat().st_ino
+        return (folder / "attempt_0").stat().st_ino
     except OSError:
         return 0

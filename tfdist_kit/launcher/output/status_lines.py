@@ -103,7 +103,7 @@ class LiveView:
         shown = rows if len(rows) <= room else rows[: room - 1]
         text = _as_text(_table(shown, now), size.columns - 1, colour=self._colour)
         if len(shown) < len(rows):
-            text += f"and {len(rows) - len(shown)} more ranks\n"[: size.columns - 1]
+            text += f"and {len(rows) - len(shown)} more ranks"[: size.columns - 1] + "\n"
         self._rendered = text.encode()
         self._rendered_widths = [len(line) for line in _ESCAPE.sub("", text).splitlines()]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -97,12 +98,21 @@ def plan_of(folder: Path) -> dict[str, Any]:
     """
     plan = read_plan(folder)
     if plan is None:
-        problem = "is not a run folder" if folder.is_dir() else "does not exist"
         raise UsageError(
-            f"{folder} {problem}",
+            f"{folder} {_why_no_run(folder)}",
             hint="name the folder that tfdist run tells at its end, or that was given to --log-dir",
         )
     return plan
+
+
+def _why_no_run(folder: Path) -> str:
+    if not os.path.lexists(folder):
+        return "does not exist"
+    if not folder.is_dir():
+        return "is not a folder"
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return "cannot be read: permission denied"
+    return "is not a run folder"
 
 
 def is_live(folder: Path) -> bool:
@@ -113,9 +123,26 @@ def is_live(folder: Path) -> bool:
 
 
 def attempts(folder: Path) -> list[int]:
-    """The numbers of its attempts, in order."""
+    """The numbers of its attempts, in order.
+
+    Raises:
+        UsageError: What one of them left cannot be read.
+    """
     names = (path.name.removeprefix("attempt_") for path in folder.glob("attempt_*"))
-    return sorted(int(name) for name in names if name.isdecimal())
+    found = sorted(int(name) for name in names if name.isdecimal())
+    for attempt in found:
+        _check_readable(folder / f"attempt_{attempt}")
+    return found
+
+
+def _check_readable(attempt: Path) -> None:
+    """Refuse what would look as if nothing had been started."""
+    for folder in (attempt, *(path for path in attempt.glob("rank_*") if path.is_dir())):
+        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            raise UsageError(
+                f"{folder} cannot be read: permission denied",
+                hint="ask as the user who started the run",
+            )
 
 
 def look(folder: Path) -> Run:

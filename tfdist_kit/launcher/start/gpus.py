@@ -60,7 +60,8 @@ def share_out(
     if needed > len(names):
         where = f"in {VARIABLE}={environ[VARIABLE]}" if VARIABLE in environ else f"in {driver}"
         raise UsageError(
-            f"{workers} workers with {per_worker} GPUs each need {needed}, and {len(names)} "
+            f"{workers} workers with {per_worker} GPU{'s' if per_worker > 1 else ''} each need "
+            f"{needed}, and {len(names)} "
             f"{'is' if len(names) == 1 else 'are'} {where}",
             hint=f"start fewer workers, give each fewer GPUs, or name them all in {VARIABLE}",
         )

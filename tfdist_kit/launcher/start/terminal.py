@@ -59,11 +59,12 @@ class Terminal:
 
 
 def _for_a_worker(modes: list[Any], fd: int) -> list[Any]:
-    """Without Ctrl-Z, on which nobody would answer, and without stopping who writes behind."""
+    """Without keys that stop or end it, and without stopping who writes behind."""
     changed = [*modes]
     changed[_LFLAG] &= ~termios.TOSTOP
     changed[_CONTROL_CHARACTERS] = [*modes[_CONTROL_CHARACTERS]]
-    changed[_CONTROL_CHARACTERS][termios.VSUSP] = bytes([os.fpathconf(fd, "PC_VDISABLE")])
+    for character in (termios.VSUSP, termios.VQUIT):
+        changed[_CONTROL_CHARACTERS][character] = bytes([os.fpathconf(fd, "PC_VDISABLE")])
     return changed
 
 
