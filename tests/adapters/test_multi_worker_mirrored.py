@@ -237,7 +237,9 @@ def test_a_frozen_peer_is_noticed_within_the_heartbeat_timeout(tmp_path: Path) -
         "import tensorflow as tf, tfdist_kit\n"
         "strategy = tfdist_kit.multi_worker_mirrored(heartbeat_timeout=4)\n" + SUM + "begin = "
         "time.monotonic()\n"
-        "if os.environ['TFDIST_RANK'] == '1': os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "if os.environ['TFDIST_RANK'] == '1':\n"
+        "    time.sleep(1)  # the peer may still read from it\n"
+        "    os.kill(os.getpid(), signal.SIGSTOP)\n"
         "try: total()\n"
         "except tf.errors.UnavailableError: print('after', time.monotonic() - begin); raise\n",
     )
