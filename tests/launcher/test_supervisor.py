@@ -6,7 +6,7 @@ from signal import SIGINT, SIGKILL, SIGTERM
 
 import pytest
 
-from tests.launcher.histories import History
+from tests.launcher.histories import History, failure
 from tfdist_kit.launcher.messages import (
     Dumped,
     Exited,
@@ -17,9 +17,17 @@ from tfdist_kit.launcher.messages import (
     Tell,
 )
 from tfdist_kit.launcher.request import Deadlines
-from tfdist_kit.launcher.supervisor import State, Why
+from tfdist_kit.launcher.supervisor import SETTLE_SECONDS, State, Why
 
 EVALUATED = ("chief:0", "worker:0", "evaluator:0")
+
+
+def test_a_worker_that_was_killed_is_not_blamed_on_us_when_its_peer_cries_first() -> None:
+    history = History(deadlines=Deadlines(drain=0)).all_join(1)
+    history.failures[0] = failure(2.0, aftermath=True)
+    history.at(2, Said(0, "failed")).at(2.02, Exited(1, -9)).at(2.03, Exited(0, 1))
+    assert history.kills() == []
+    assert (history.outcome().root, history.outcome().exit_code) == (1, 137)
 
 
 def test_all_workers_end_well() -> None:
@@ -53,7 +61,7 @@ def test_peers_that_end_by_themselves_are_left_alone() -> None:
 
 def test_no_drain_while_somebody_has_not_joined() -> None:
     history = History().at(1, Listening(0)).fails(2, 1).at(20)
-    assert history.kills()[0] == (2, 0, SIGTERM)
+    assert history.kills()[0] == (2 + SETTLE_SECONDS, 0, SIGTERM)
 
 
 def test_the_root_cause_is_the_first_failure_that_is_not_a_consequence() -> None:

@@ -41,7 +41,7 @@ def contests(folder: Path) -> Iterator[Contest]:
     delays: list[float] = []
 
     def noticed() -> float:
-        first, last = _delays(folder, script)
+        first, last = time_to_notice(folder, script)
         delays.append(last)
         return first
 
@@ -52,8 +52,13 @@ def contests(folder: Path) -> Iterator[Contest]:
     )
 
 
-def _delays(folder: Path, script: Path) -> tuple[float, float]:
-    """From the kill to the first, and to the last end that the launcher has seen."""
+def time_to_notice(folder: Path, script: Path) -> tuple[float, float]:
+    """From the kill to the first, and to the last end that the launcher has seen, in seconds.
+
+    Args:
+        folder: Where files may be left.
+        script: A script of which rank 1 writes the time to the file ``KILLED_AT`` and kills itself.
+    """
     logs, stamp = folder / f"logs-{time.monotonic_ns()}", folder / "killed_at"
     command = [sys.executable, "-m", "tfdist_kit.cli", "run", "-n", "2", "--log-dir", str(logs)]
     options = ["--drain", "0", "--grace", "0", "--env", f"KILLED_AT={stamp}", str(script)]

@@ -48,6 +48,8 @@ LEFT_EARLY_EXIT = 1
 LEAVE_WAIT = 5.0
 """How long a worker that has finished is kept for the sake of its peers, in seconds."""
 DUMP_SECONDS = 2.0
+SETTLE_SECONDS = 0.05
+"""For the end of a killed worker to be seen: its peers cry before the kernel has taken it down."""
 
 
 class State(Enum):
@@ -219,7 +221,7 @@ class Supervisor:
             self._silence.end(rank)
         elif phase == "failed":
             self.workers[rank].told_of_failure = True
-            self._on_failure(rank, now)
+            self._on_failure(rank, now, at_least=SETTLE_SECONDS)
 
     def _on_joined(self, rank: int, now: float) -> None:
         is_new = not self.workers[rank].joined
@@ -242,7 +244,7 @@ class Supervisor:
         elif self._training_over_at is None and not self._living_trainers():
             self._training_over_at = now
 
-    def _on_failure(self, rank: int, now: float) -> None:
+    def _on_failure(self, rank: int, now: float, at_least: float = 0.0) -> None:
         worker = self.workers[rank]
         if worker.failed_at is not None:
             return
@@ -254,7 +256,7 @@ class Supervisor:
                 if self._is_debugging():
                     fate = "nothing is ended while a worker is being debugged"
                 self._tell(f"{self.plans[rank].name} failed; {fate}")
-            self._enter(State.DRAINING, now, drain, Cause(Why.FAILURE, (rank,)))
+            self._enter(State.DRAINING, now, max(drain, at_least), Cause(Why.FAILURE, (rank,)))
 
     def _on_signal(self, signum: int, now: float) -> None:
         if self.state is State.OVER:
