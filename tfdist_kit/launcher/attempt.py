@@ -8,9 +8,7 @@ One thread reads everything (a console thread only writes). Signal handlers only
 from __future__ import annotations
 
 import os
-import select
 import selectors
-import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +44,13 @@ from tfdist_kit.launcher.output.streams import STREAM_FDS, Streams
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
 from tfdist_kit.launcher.records import Records
 from tfdist_kit.launcher.run_dir import RunDir, usable
-from tfdist_kit.launcher.start.spawn import Birth, FreshSpawner, Spawner, WorkerProcess
+from tfdist_kit.launcher.start.spawn import (
+    NO_PIDFD_POLL,
+    Birth,
+    FreshSpawner,
+    Spawner,
+    WorkerProcess,
+)
 from tfdist_kit.launcher.start.terminal import Terminal
 from tfdist_kit.launcher.supervisor import State, Supervisor
 
@@ -56,7 +60,6 @@ _LONGEST_WAIT = 1.0
 _LONGEST_TURN = 1.0
 """If more than that goes by between two looks at the clock, this process was stopped."""
 _JOIN_POLL = 0.2
-_NO_PIDFD_POLL = 0.05
 _ALIVE_INTERVAL = 0.1
 
 
@@ -241,7 +244,7 @@ class Attempt:
         if self._collection is not None:
             waits.append(stacks.POLL)
         if any(process.pidfd is None for process in self._processes):
-            waits.append(_NO_PIDFD_POLL)
+            waits.append(NO_PIDFD_POLL)
         return min(waits)
 
     def _heed_output(self, heed: bool) -> None:
@@ -389,9 +392,7 @@ class Attempt:
     def _end(self) -> None:
         """Leave no process and no open pipe behind, however the loop was left."""
         for process in self._processes:
-            if not process.has_ended:
-                process.send(signal.SIGKILL)
-                _wait_for_the_end(process)
+            process.kill()
         self._terminal.take_back()
         self._heed_output(False)
         self._streams.finish()
@@ -409,17 +410,6 @@ class Attempt:
                 failures[worker.rank] = failed
         outcome = conclude(self._supervisor, failures, time.monotonic())
         return Finished(self._plan, self._supervisor, failures, outcome, self._places)
-
-
-def _wait_for_the_end(process: WorkerProcess) -> None:
-    """Wait for a process that SIGKILL has been sent to."""
-    while process.returncode() is None:
-        if process.pidfd is not None:
-            poll = select.poll()
-            poll.register(process.pidfd, select.POLLIN)
-            poll.poll()
-        else:
-            time.sleep(_NO_PIDFD_POLL)
 
 
 def _read(fd: int) -> bytes | None:

@@ -189,12 +189,12 @@ class LocalCluster:
                 member.leave()
             deadline = time.monotonic() + self._grace
             for member in self._members:
-                member.wait(deadline - time.monotonic())
+                member.process.wait(deadline - time.monotonic())
         self._kill()
 
     def _kill(self) -> None:
         for member in self._members:
-            member.kill()
+            member.process.kill()
         for member in self._members:
             member.close()
         self._members = []
@@ -306,11 +306,7 @@ class LocalCluster:
     def _places(self) -> tuple[str, ...]:
         """Where the workers are, a line each; their stacks are kept in their folders."""
         targets = [member.target for member in self._members]
-        collection = stacks.Collection(targets, "a call took too long", is_last=True)
-        deadline = time.monotonic() + stacks.DEADLINE
-        while not collection.is_complete() and time.monotonic() < deadline:
-            time.sleep(stacks.POLL)
-        return stacks.explained(collection.answers())
+        return stacks.explained(stacks.collect(targets, "a call took too long", is_last=True))
 
     def _error_in(self, rank: int, failed: Mapping[int, Raised]) -> BaseException:
         told = failed[rank].failure
@@ -331,7 +327,7 @@ class LocalCluster:
 
     def kill(self, rank: int) -> None:
         """End a worker with SIGKILL, and wait until it has ended."""
-        self._member(rank).kill()
+        self._member(rank).process.kill()
 
     def terminate(self, rank: int) -> None:
         """Send SIGTERM to a worker; TensorFlow may swallow it."""

@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import select
 import selectors
-import signal
 import socket
 import sys
 import time
@@ -27,7 +25,6 @@ from tfdist_kit.launcher.start import channel
 from tfdist_kit.launcher.start.spawn import Birth, Spawner, WorkerProcess
 from tfdist_kit.launcher.summary import signal_name
 
-_NO_PIDFD_POLL = 0.05
 _STREAMS = ("stdout", "stderr")
 
 
@@ -87,27 +84,6 @@ class Member:
         """Tell it that there will be no more calls, and that nobody needs it any more."""
         self.control.close()
         self.process.release()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for its end; tells whether it has come."""
-        deadline = time.monotonic() + seconds
-        while self.process.returncode() is None:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            if self.process.pidfd is None:
-                time.sleep(_NO_PIDFD_POLL)
-                continue
-            poll = select.poll()
-            poll.register(self.process.pidfd, select.POLLIN)
-            poll.poll(left * 1000)
-        return True
-
-    def kill(self) -> None:
-        """End it and all that it has started, at once."""
-        while not self.process.has_ended:
-            self.process.send(signal.SIGKILL)
-            self.wait(1.0)
 
     def close(self) -> None:
         """Give up everything that leads to it."""
@@ -204,7 +180,7 @@ class _Round:
         except OSError:
             got = None
         if got is None:
-            member.wait(1.0)  # the channel of a dying process closes first
+            member.process.wait(1.0)  # the channel of a dying process closes first
             return None
         answer: Answer = pickle.loads(got[0])
         return answer

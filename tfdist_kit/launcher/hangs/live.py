@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,20 +40,14 @@ def targets(run_dir: Path) -> list[stacks.Target]:
 def _is_live(run_dir: Path) -> bool:
     """Whether a launcher holds the folder's lock."""
     try:
-        descriptor = temp.lock(run_dir)
+        return temp.is_locked(run_dir)
     except OSError as error:
         raise UsageError(f"the run folder {run_dir} cannot be read: {error}") from error
-    if descriptor is not None:
-        os.close(descriptor)
-    return descriptor is None
 
 
 def _statuses(run_dir: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     newest = run_dir / f"attempt_{max(watch.attempts(run_dir), default=0)}"
     for path in newest.glob("rank_*/status.json"):
-        try:
-            status = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(status, dict) and {"rank", "task"} <= status.keys():
+        status = watch.read_json(path)
+        if {"rank", "task"} <= status.keys():
             yield path.parent, status

@@ -198,9 +198,9 @@ class _Asked:
         return used > BUSY * elapsed
 
 
-def collect(targets: Sequence[Target], reason: str) -> tuple[Answer, ...]:
-    """Ask, and wait for the answers, but not for long."""
-    collection = Collection(targets, reason)
+def collect(targets: Sequence[Target], reason: str, *, is_last: bool = False) -> tuple[Answer, ...]:
+    """Ask, and wait for the answers, but not for long; the arguments are those of `Collection`."""
+    collection = Collection(targets, reason, is_last=is_last)
     deadline = time.monotonic() + DEADLINE
     while not collection.is_complete() and time.monotonic() < deadline:
         time.sleep(POLL)

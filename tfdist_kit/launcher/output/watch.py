@@ -1,6 +1,6 @@
 """A run as its folder shows it, from outside and at any time: nothing here changes anything.
 
-run folder (plan.json, attempt_K/rank_R/{status.json,*.log}, events.jsonl, its lock), /proc
+run folder (plan.json, attempt_K/rank_R/{status.json,*.log}, its lock), /proc
     -> look -> Run (live or over, newest attempt) -> one Worker per rank
 """
 
@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,24 +152,23 @@ def look(folder: Path) -> Run:
     """
     plan, live = plan_of(folder), is_live(folder)
     attempt = max(attempts(folder), default=0)
-    pids = dict(_started(folder))
     return Run(
         run_dir=str(folder.absolute()),
         live=live,
         target=plan.get("target", ""),
         attempt=attempt,
         workers=tuple(
-            _look_at(folder / f"attempt_{attempt}" / f"rank_{rank}", rank, task, pids, live)
+            _look_at(folder / f"attempt_{attempt}" / f"rank_{rank}", rank, task, live)
             for rank, task in enumerate(worker["task"] for worker in plan["workers"])
         ),
     )
 
 
-def _look_at(folder: Path, rank: int, task: str, pids: dict[int, int], live: bool) -> Worker:
-    status = _read_json(folder / "status.json")
+def _look_at(folder: Path, rank: int, task: str, live: bool) -> Worker:
+    status = read_json(folder / "status.json")
     state, code = status.get("state"), status.get("returncode")
     has_ended = not live or state is None or code is not None
-    pid = None if has_ended else status.get("pid", pids.get(rank))
+    pid = None if has_ended else status.get("pid")
     return Worker(
         rank=rank,
         task=task,
@@ -200,17 +198,8 @@ def _last_output(folder: Path) -> float | None:
     return None if newest is None else round(max(0.0, time.time() - newest), 1)
 
 
-def _started(folder: Path) -> Iterator[tuple[int, int]]:
-    """Rank and pid of every process that was started, in order."""
-    with contextlib.suppress(OSError), (folder / "events.jsonl").open(encoding="utf-8") as events:
-        for line in events:
-            if '"pid"' in line:
-                with contextlib.suppress(ValueError, KeyError):
-                    event = json.loads(line)
-                    yield event["rank"], event["pid"]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """A file's JSON object; an empty one if there is none to be read."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -41,8 +41,6 @@ _READ_LATER = (
     *("TF_GRPC_", "TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC", "CUDA_VISIBLE_DEVICES"),
     "CUDA_DEVICE_ORDER",
 )
-
-
 # These are set by the imports themselves, also in a program that imports TensorFlow of its own.
 _SET_AT_IMPORT = (
     *("TF2_BEHAVIOR", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "HDF5_PLUGIN_PATH"),
@@ -133,9 +131,8 @@ class Hidden:
         return self._found_elsewhere(package)
 
     def _found_elsewhere(self, package: str) -> str:
-        module = self._modules[package][package]
         spec = importlib.machinery.PathFinder.find_spec(package)
-        ours = getattr(module, "__file__", None)
+        ours = getattr(self.module(package), "__file__", None)
         if spec is not None and ours is not None and spec.origin != ours:
             return f"the program's own search path gives {package} as {spec.origin}"
         return ""

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,7 @@ from tfdist_kit._errors import UsageError
 from tfdist_kit.launcher.start import ours
 from tfdist_kit.launcher.start.pipes import Ends, open_ends
 
+NO_PIDFD_POLL = 0.05
 _ROOT = str(Path(tfdist_kit.__file__).parents[1])
 
 # The working directory must not be searched for our own imports: it may hold a `json.py`. The
@@ -134,6 +137,26 @@ class WorkerProcess:
             if self.ended is None:
                 self.ended = self.reap()
             return self.ended
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, at most that long."""
+        deadline = time.monotonic() + seconds
+        while self.returncode() is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            if self.pidfd is None:
+                time.sleep(NO_PIDFD_POLL)
+                continue
+            poll = select.poll()
+            poll.register(self.pidfd, select.POLLIN)
+            poll.poll(left * 1000)
+
+    def kill(self) -> None:
+        """End it and all that it has started, at once."""
+        while not self.has_ended:
+            self.send(signal.SIGKILL)
+            self.wait(1.0)
 
     def close(self) -> None:
         """Give up the launcher's ends; a worker that still lives is killed by it."""

@@ -27,11 +27,6 @@ class Terminal:
         self._fd = fd
         self._modes: list[Any] | None = None
 
-    @property
-    def is_lent(self) -> bool:
-        """Whether somebody else has it now."""
-        return self._modes is not None
-
     def lend(self, group: int) -> None:
         """Give it to a process group of this session, if it is ours to give."""
         if not self._is_ours():
