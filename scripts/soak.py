@@ -14,28 +14,26 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
 from pathlib import Path
 
 from tfdist_kit import LocalCluster
+from tfdist_kit.bench import startup
+from tfdist_kit.bench.contest import TFDIST_RUN, TOTAL
 from tfdist_kit.launcher import close_pool
 
 MARK = "TFDIST_SOAK_MARK"
-TRAIN = """\
-import os, time
-import tensorflow as tf
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-@tf.function
-def total():
-    one = lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.identity(1.0))
-    return strategy.run(one)
+TRAIN = (
+    TOTAL
+    + """\
+import time
 ends = time.monotonic() + 3
 while float(total()) and time.monotonic() < ends:
     pass
 """
+)
 WAYS = (
     ["--start-method", "preload"],
     ["--start-method", "preload", "--isolate"],
@@ -103,26 +101,12 @@ def _descriptors() -> list[int]:
     return [int(fd) for fd in os.listdir("/proc/self/fd") if Path(f"/proc/self/fd/{fd}").exists()]
 
 
-def all_reduce() -> float:
-    import tensorflow as tf
-
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-
-    def total() -> object:
-        return tf.distribute.get_replica_context().all_reduce("sum", tf.identity(1.0))
-
-    return float(strategy.run(tf.function(total)))
-
-
-def clusters(count: int) -> None:
+def clusters(count: int, script: Path) -> None:
     """Make clusters one after the other; every second one has a network of its own."""
-    import soak  # by its name, so that the workers find the function
-
     begin = time.monotonic()
     for number in range(count):
         with LocalCluster(2, isolate=number % 2 == 1) as cluster:
-            if cluster.run(soak.all_reduce) != [2.0, 2.0]:
-                raise SystemExit("a sum is wrong")
+            cluster.run(startup.run_text, str(script))
         if number % 100 == 99:
             print(f"{number + 1} clusters, {time.monotonic() - begin:.0f} s", flush=True)
     close_pool()
@@ -142,7 +126,7 @@ def kills(count: int, script: Path) -> None:
 def _kill_one(options: list[str], script: Path) -> str:
     mark = uuid.uuid4().hex
     launcher = subprocess.Popen(
-        [sys.executable, "-m", "tfdist_kit.cli", "run", "--drain", "1", *options, script],
+        [*TFDIST_RUN, "--drain", "1", *options, script],
         env={**os.environ, MARK: mark},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -168,16 +152,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tfdist-soak-") as name:
         folder = Path(name)
         os.environ["TMPDIR"] = tempfile.tempdir = name
-        script = folder / "train.py"
-        script.write_text(TRAIN)
-        empty = folder / "empty.py"
+        train, reduce, empty = (folder / f"{name}.py" for name in ("train", "reduce", "empty"))
+        train.write_text(TRAIN)
+        reduce.write_text(startup.ALL_REDUCE)
         empty.write_text("")
-        subprocess.run([sys.executable, "-m", "tfdist_kit.cli", "run", empty], check=True)
+        subprocess.run([*TFDIST_RUN, empty], check=True)
         before = state(folder)
-        clusters(wanted.clusters)
-        kills(wanted.kills, script)
+        clusters(wanted.clusters, reduce)
+        kills(wanted.kills, train)
         # What a launcher that was killed could not remove, its next start does.
-        subprocess.run([sys.executable, "-m", "tfdist_kit.cli", "run", empty], check=True)
+        subprocess.run([*TFDIST_RUN, empty], check=True)
         left = {what: more for what, now in state(folder).items() if (more := now - before[what])}
     if left:
         raise SystemExit(f"left behind: {left}")
@@ -185,5 +169,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
     main()

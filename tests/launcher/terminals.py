@@ -9,9 +9,8 @@ import select
 import subprocess
 import sys
 import time
-import uuid
 
-from tests.commands import DEADLINE, MARK, TFDIST, Command
+from tests.commands import DEADLINE, TFDIST, Command
 
 # A shell in small: a session with a controlling terminal, the command as its foreground job.
 SHELL = """\
@@ -39,22 +38,24 @@ class Terminal(Command):
     """
 
     def __enter__(self) -> Terminal:
-        self.mark = uuid.uuid4().hex
+        super().__enter__()
+        return self
+
+    def start(self, env: dict[str, str]) -> subprocess.Popen[str]:
         self.shown = ""
         self._master, slave = pty.openpty()
-        plain = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-        own = {"TMPDIR": str(self.folder), "TERM": "dumb", "NO_COLOR": "1", MARK: self.mark}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SHELL, *TFDIST, *map(str, self.args)],
-            cwd=self.folder,
-            env={**plain, **own},
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            text=True,
-        )
-        os.close(slave)
-        return self
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-c", SHELL, *TFDIST, *map(str, self.args)],
+                cwd=self.folder,
+                env={**env, "TERM": "dumb", "NO_COLOR": "1"},
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                text=True,
+            )
+        finally:
+            os.close(slave)
 
     def __exit__(self, *exception: object) -> None:
         os.close(self._master)

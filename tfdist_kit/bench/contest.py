@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -64,6 +65,16 @@ class Result:
         return statistics.median(a / b for a, b in zip(times, base, strict=True))
 
 
+TFDIST_RUN = (sys.executable, "-m", "tfdist_kit.cli", "run")
+TOTAL = """\
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+@tf.function
+def total():
+    one = lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.identity(1.0))
+    return strategy.run(one)
+"""
+"""The start of a script of which each call of ``total`` is one all-reduce."""
 HEAD = "| What | How | Median | Ratio |\n|---|---|---|---|"
 
 

@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfdist_kit.bench.contest import Contest
+from tfdist_kit.bench.contest import TFDIST_RUN, TOTAL, Contest
 
-DIES = """\
+DIES = (
+    TOTAL
+    + """\
 import os, time
-import tensorflow as tf
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-@tf.function
-def total():
-    one = lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.identity(1.0))
-    return strategy.run(one)
 for step in range(10**9):
     total()
     if step == 20 and os.environ["TFDIST_RANK"] == "1":
@@ -31,6 +26,7 @@ for step in range(10**9):
             file.write(repr(time.time()))
         os.kill(os.getpid(), 9)
 """
+)
 _KILLED = 137
 
 
@@ -60,7 +56,7 @@ def time_to_notice(folder: Path, script: Path) -> tuple[float, float]:
         script: A script of which rank 1 writes the time to the file ``KILLED_AT`` and kills itself.
     """
     logs, stamp = folder / f"logs-{time.monotonic_ns()}", folder / "killed_at"
-    command = [sys.executable, "-m", "tfdist_kit.cli", "run", "-n", "2", "--log-dir", str(logs)]
+    command = [*TFDIST_RUN, "-n", "2", "--log-dir", str(logs)]
     options = ["--drain", "0", "--grace", "0", "--env", f"KILLED_AT={stamp}", str(script)]
     code = subprocess.run([*command, *options], capture_output=True, check=False).returncode
     if code != _KILLED:

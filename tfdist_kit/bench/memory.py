@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
+
+from tfdist_kit.bench.contest import TFDIST_RUN
 
 WORKERS = 8
 WEIGHS = """\
@@ -37,7 +38,7 @@ def weigh(folder: Path, method: str) -> float:
     gate.mkdir()
     script = folder / "weighs.py"
     script.write_text(WEIGHS % WORKERS)
-    command = [sys.executable, "-m", "tfdist_kit.cli", "run", "-n", str(WORKERS)]
+    command = [*TFDIST_RUN, "-n", str(WORKERS)]
     options = ["--start-method", method, "--env", f"GATE={gate}", "--env", f"METHOD={method}"]
     done = subprocess.run(
         [*command, *options, str(script)], capture_output=True, text=True, check=True

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tfdist_kit.bench.contest import TFDIST_RUN
+
 WRITERS = 8
 LINES = 100_000
 _CHUNK = 1 << 20
@@ -154,7 +156,7 @@ def _environment(folder: Path, **more: str) -> dict[str, str]:
 def _through_tfdist(
     folder: Path, script: Path, writers: int, lines: int, options: Sequence[str]
 ) -> tuple[Meter, int]:
-    command = [sys.executable, "-m", "tfdist_kit.cli", "run", "-n", str(writers), *options]
+    command = [*TFDIST_RUN, "-n", str(writers), *options]
     process = subprocess.Popen(
         [*command, str(script)],
         env=_environment(folder),

@@ -14,20 +14,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tfdist_kit.bench.contest import Contest, run
+from tfdist_kit.bench.contest import TFDIST_RUN, TOTAL, Contest, run
 from tfdist_kit.launcher import LocalCluster
 from tfdist_kit.launcher.network.ports import HeldPorts
 from tfdist_kit.tf_config import ClusterSpec, TFConfig
 
-ALL_REDUCE = """\
-import tensorflow as tf
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-@tf.function
-def total():
-    one = lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.identity(1.0))
-    return strategy.run(one)
-assert float(total()) == strategy.num_replicas_in_sync
-"""
+ALL_REDUCE = f"{TOTAL}assert float(total()) == strategy.num_replicas_in_sync\n"
 TORCH_ALL_REDUCE = """\
 import torch
 import torch.distributed as dist
@@ -89,7 +81,7 @@ def _all_reduce(script: Path, count: int) -> Contest:
 
 def tfdist_run(script: Path, workers: int, *options: str) -> None:
     """Launch `script` with ``tfdist run``."""
-    run(sys.executable, "-m", "tfdist_kit.cli", "run", "-n", str(workers), *options, script)
+    run(*TFDIST_RUN, "-n", str(workers), *options, script)
 
 
 def plain_launch(script: Path, workers: int) -> None:
