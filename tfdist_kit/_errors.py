@@ -12,6 +12,7 @@
     |   +-- WorkerError          a function raised in a worker; carries the rank and the traceback
     |   +-- WorkerLostError      a worker's process has ended; carries the rank and how it ended
     |   +-- ClusterTimeoutError  a function did not return in time; carries the ranks
+    |   +-- ExchangeError        workers of one call could not exchange a value
     +-- MissingDependencyError   an optional package is not installed
     +-- UnsupportedVersionError  TensorFlow's or Keras' internals are not as expected
 
@@ -154,6 +155,20 @@ class ClusterTimeoutError(ClusterError):
     def __init__(self, message: str, *, hint: str = "", ranks: tuple[int, ...] = ()) -> None:
         super().__init__(message, hint=hint)
         self.ranks = ranks
+
+
+class ExchangeError(ClusterError):
+    """The workers of one call could not exchange a value.
+
+    Attributes:
+        aftermath: Whether that is only the consequence of another worker's failure.
+    """
+
+    code = "TFD054"
+
+    def __init__(self, message: str, *, hint: str = "", aftermath: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.aftermath = aftermath
 
 
 class MissingDependencyError(TfdistError):

@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 from tests.commands import DEADLINE, TFDIST, Command
 
@@ -31,11 +32,14 @@ print("exit code:", code, flush=True)
 
 
 class Terminal(Command):
-    """``tfdist ARGS`` in a terminal of its own.
+    """``tfdist ARGS``, or another command, in a terminal of its own.
 
     Attributes:
+        command: What is run with the arguments.
         shown: What it has shown since it last did what `shows` waits for.
     """
+
+    command: Sequence[str] = TFDIST
 
     def __enter__(self) -> Terminal:
         super().__enter__()
@@ -46,7 +50,7 @@ class Terminal(Command):
         self._master, slave = pty.openpty()
         try:
             return subprocess.Popen(
-                [sys.executable, "-c", SHELL, *TFDIST, *map(str, self.args)],
+                [sys.executable, "-c", SHELL, *self.command, *map(str, self.args)],
                 cwd=self.folder,
                 env={**env, "TERM": "dumb", "NO_COLOR": "1"},
                 stdin=slave,

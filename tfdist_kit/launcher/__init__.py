@@ -19,17 +19,20 @@ from tfdist_kit import _lazy
 if TYPE_CHECKING:
     from tfdist_kit.launcher.clusters.calls import RemoteTraceback
     from tfdist_kit.launcher.clusters.cluster import LocalCluster
-    from tfdist_kit.launcher.clusters.pool import close_pool
+    from tfdist_kit.launcher.clusters.outcomes import CallOutcome, RankOutcome
+    from tfdist_kit.launcher.clusters.pool import close_pool, warm_up
     from tfdist_kit.launcher.launch import dry_run, run
     from tfdist_kit.launcher.outcome import Outcome
     from tfdist_kit.launcher.plan import RunPlan
     from tfdist_kit.launcher.request import ConsoleWish, Deadlines, RestartWish, RunRequest
 
 __all__ = [
+    "CallOutcome",
     "ConsoleWish",
     "Deadlines",
     "LocalCluster",
     "Outcome",
+    "RankOutcome",
     "RemoteTraceback",
     "RestartWish",
     "RunPlan",
@@ -37,15 +40,18 @@ __all__ = [
     "close_pool",
     "dry_run",
     "run",
+    "warm_up",
 ]
 
 __getattr__ = _lazy.looked_up(
     __name__,
     {
+        "CallOutcome": "tfdist_kit.launcher.clusters.outcomes",
         "ConsoleWish": "tfdist_kit.launcher.request",
         "Deadlines": "tfdist_kit.launcher.request",
         "LocalCluster": "tfdist_kit.launcher.clusters.cluster",
         "Outcome": "tfdist_kit.launcher.outcome",
+        "RankOutcome": "tfdist_kit.launcher.clusters.outcomes",
         "RemoteTraceback": "tfdist_kit.launcher.clusters.calls",
         "RestartWish": "tfdist_kit.launcher.request",
         "RunPlan": "tfdist_kit.launcher.plan",
@@ -53,5 +59,6 @@ __getattr__ = _lazy.looked_up(
         "close_pool": "tfdist_kit.launcher.clusters.pool",
         "dry_run": "tfdist_kit.launcher.launch",
         "run": "tfdist_kit.launcher.launch",
+        "warm_up": "tfdist_kit.launcher.clusters.pool",
     },
 )

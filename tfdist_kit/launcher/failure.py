@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tfdist_kit._errors import (
+    ExchangeError,
     MissingDependencyError,
     TFConfigError,
     TooLateError,
@@ -82,6 +83,8 @@ def is_aftermath(error: BaseException) -> bool:
     """Tell whether `error` (or what it was raised from) only reports that a peer has gone."""
     seen: BaseException | None = error
     while seen is not None:
+        if isinstance(seen, ExchangeError) and seen.aftermath:
+            return True
         known = type(seen).__name__ in _AFTERMATH_TYPES
         if known and _COLLECTIVE_AFTERMATH.search(text_of(seen)):
             return True

@@ -19,6 +19,7 @@ from typing import Any
 
 from tfdist_kit._errors import ClusterError, UsageError
 from tfdist_kit.launcher import failure
+from tfdist_kit.launcher.clusters import exchange
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.start import channel
 
@@ -92,6 +93,7 @@ def answer(fd: int) -> None:
     """Do what comes through a channel until it is closed: the caller's search path, then a call."""
     known: list[str] = []
     with socket.socket(fileno=fd) as control:
+        exchange.open_channel(control)
         while (got := channel.receive(control)) is not None:
             if got[0]["path"] != known:
                 known = got[0]["path"]

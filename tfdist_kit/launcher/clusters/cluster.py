@@ -1,7 +1,8 @@
 """A local cluster for Python programs: functions run in its workers, results in rank order.
 
     LocalCluster -> plan -> pool (preloaded) or fresh -> Member per worker
-    run(fn) -> calls.pack -> every member -> answers, deaths, deadline -> results or the root cause
+    run(fn) -> calls.pack -> round: every member -> answers, deaths, deadline -> outcomes
+            -> results or the root cause
 
 No thread runs for it in the calling program. The workers' output goes straight to their log files.
 """
@@ -20,17 +21,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from tfdist_kit._errors import (
-    ClusterError,
-    ClusterTimeoutError,
-    UsageError,
-    WorkerError,
-)
-from tfdist_kit.launcher import summary, temp
+from tfdist_kit._errors import ClusterError, UsageError
+from tfdist_kit.launcher import temp
 from tfdist_kit.launcher.check import check_size, check_start_method, check_variables
 from tfdist_kit.launcher.clusters import calls, pool
-from tfdist_kit.launcher.clusters.calls import Raised, RemoteTraceback, Returned
-from tfdist_kit.launcher.clusters.member import Member, start_member, wait_for_answers
+from tfdist_kit.launcher.clusters.member import Member, start_member
+from tfdist_kit.launcher.clusters.outcomes import CallOutcome, judge
+from tfdist_kit.launcher.clusters.round import wait_for_answers
 from tfdist_kit.launcher.hangs import stacks
 from tfdist_kit.launcher.network.place import Network, network
 from tfdist_kit.launcher.plan import RunPlan, make_plan
@@ -39,6 +36,7 @@ from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.start import memory
 from tfdist_kit.launcher.start.spawn import FreshSpawner, Spawner
 from tfdist_kit.launcher.start.start_method import StartMethod, Wish, gpu_device
+from tfdist_kit.launcher.start.terminal import Terminal
 
 _log = logging.getLogger(__name__)
 PRELOAD = ("tensorflow",)
@@ -59,8 +57,10 @@ class LocalCluster:
         isolate: Whether to put the cluster into a network of its own, where that can be had.
         start_method: ``"preload"``, ``"fresh"``, or ``"auto"`` to preload unless there is a GPU.
         preload: What to import before the workers are forked.
+        debug_rank: The rank that gets the terminal, so that it can be debugged; it starts in a
+            fresh interpreter, and its output is not logged.
         timeout: How long a `run` may take, in seconds; None is for ever.
-        drain: How long the others have when one worker has failed, in seconds.
+        drain: How long the others have when one worker has failed, in seconds; None is for ever.
         grace: How long the workers have to leave, in seconds.
 
     Attributes:
@@ -81,8 +81,9 @@ class LocalCluster:
         isolate: bool = False,
         start_method: Wish = "auto",
         preload: Sequence[str] = PRELOAD,
+        debug_rank: int | None = None,
         timeout: float | None = 300.0,
-        drain: float = 5.0,
+        drain: float | None = 5.0,
         grace: float = 5.0,
     ) -> None:
         self._request = RunRequest(
@@ -94,6 +95,7 @@ class LocalCluster:
             log_dir=Path(log_dir) if log_dir is not None else None,
             isolate=isolate,
             start_method=start_method,
+            debug_rank=debug_rank,
         )
         check_size(self._request)
         check_variables(self._request)
@@ -103,6 +105,7 @@ class LocalCluster:
         memory.check(self._request.size, preload=bool(self._preload), tensorflow=False)
         self._timeout, self._drain, self._grace = timeout, drain, grace
         self._members: list[Member] = []
+        self._terminal = Terminal()
         self._open = contextlib.ExitStack()
         self._held = contextlib.ExitStack()
         self._attempt = -1
@@ -163,6 +166,8 @@ class LocalCluster:
             self._folder.begin(self._attempt, plan.to_dict())
             for worker in plan.workers:
                 self._members.append(start_member(plan, worker, self._spawner, place))
+                if worker.foreground:
+                    self._terminal.lend(self._members[-1].process.pid)
         except BaseException:
             self._unusable = "it could not be started"
             self._kill()
@@ -197,8 +202,21 @@ class LocalCluster:
             member.process.kill()
         for member in self._members:
             member.close()
+        self._terminal.take_back()
         self._members = []
         self._held.close()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """How messages call the workers, in rank order."""
+        return tuple(member.plan.name for member in self._members)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a `run` in all workers can be tried: each lives, and none is stuck."""
+        if self._unusable or os.getpid() != self._owner:
+            return False
+        return not any(member.has_died for member in self._members)
 
     # Work
 
@@ -230,29 +248,46 @@ class LocalCluster:
             ClusterTimeoutError: It did not return in time.
             UsageError: It cannot be sent to the workers.
         """
-        with self._busy:  # two threads take turns
-            return self._run(fn, args, kwargs, ranks, timeout)
+        outcome = self.run_each(fn, *args, ranks=ranks, timeout=timeout, **kwargs)
+        error = outcome.error()
+        if error is not None:
+            raise error
+        return [rank.value for rank in outcome.ranks]
 
-    def _run(
+    def run_each(
         self,
         fn: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        ranks: Iterable[int] | None,
-        timeout: float | None,
-    ) -> list[Any]:
-        members = self._members_of(ranks)
-        packed = calls.pack(fn, args, kwargs)
-        limit = self._timeout if timeout == -1 else timeout
+        *args: Any,
+        ranks: Iterable[int] | None = None,
+        timeout: float | None = -1,
+        **kwargs: Any,
+    ) -> CallOutcome:
+        """Like `run`, but tell how it went in each worker instead of raising the root cause.
+
+        Args:
+            fn: See `run`.
+            *args: See `run`.
+            ranks: See `run`.
+            timeout: See `run`.
+            **kwargs: See `run`.
+
+        Raises:
+            UsageError: It cannot be sent to the workers.
+            ClusterError: The cluster cannot be used.
+        """
+        with self._busy:  # two threads take turns
+            members = self._members_of(ranks)
+            packed = calls.pack(fn, args, kwargs)
+            limit = self._timeout if timeout == -1 else timeout
+            return self._call(members, packed, limit)
+
+    def _call(self, members: Sequence[Member], packed: bytes, limit: float | None) -> CallOutcome:
         self._unusable = "a call of it was interrupted; restart() it"
         answers = wait_for_answers(members, packed, limit=limit, drain=self._drain)
         silent = [member for member in members if member.rank not in answers]
         self._unusable = "a worker of it died or hung; restart() it" if silent else ""
-        failed = {rank: told for rank, told in answers.items() if isinstance(told, Raised)}
-        if failed or silent:
-            raise self._root_cause(failed, silent, limit)
-        values = (answers[member.rank] for member in members)
-        return [calls.value_of(value) for value in values if isinstance(value, Returned)]
+        told = _stacks(member for member in silent if not member.has_died)
+        return judge(members, answers, told, limit=limit, logs=str(self.run_dir))
 
     def _members_of(self, ranks: Iterable[int] | None) -> list[Member]:
         self._check_owner()
@@ -284,47 +319,6 @@ class LocalCluster:
         member.check_alive()
         return member
 
-    def _root_cause(
-        self, failed: Mapping[int, Raised], silent: Sequence[Member], limit: float | None
-    ) -> BaseException:
-        """The error of whoever failed first, and not in consequence of another."""
-        in_time = sorted(failed, key=lambda rank: failed[rank].failure.monotonic)
-        own = [rank for rank in in_time if not failed[rank].failure.aftermath]
-        dead = [member for member in silent if member.process.returncode() is not None]
-        if own or (in_time and not dead):
-            return self._error_in((own or in_time)[0], failed)
-        if dead:
-            return dead[0].lost()
-        names = ", ".join(member.plan.name for member in silent)
-        places = "\n  ".join(self._places())
-        return ClusterTimeoutError(
-            f"{names} did not return within {limit:g} s\n  {places}",
-            hint=f"output in {self.run_dir}; a larger timeout= if it only needs more time",
-            ranks=tuple(member.rank for member in silent),
-        )
-
-    def _places(self) -> tuple[str, ...]:
-        """Where the workers are, a line each; their stacks are kept in their folders."""
-        targets = [member.target for member in self._members]
-        return stacks.explained(stacks.collect(targets, "a call took too long", is_last=True))
-
-    def _error_in(self, rank: int, failed: Mapping[int, Raised]) -> BaseException:
-        told = failed[rank].failure
-        name = self._members[rank].plan.name
-        text = f"in {name}:\n{told.traceback}"
-        for other in sorted(failed.keys() - {rank}):
-            also = failed[other].failure
-            kind = "consequence" if also.aftermath else "also"
-            headline = summary.headline(also.message)
-            text += f"{kind}: {self._members[other].plan.name} raised {also.type}: {headline}\n"
-        error = calls.error_of(failed[rank]) or WorkerError(
-            f"{name} raised {told.type}: {summary.headline(told.message)}",
-            rank=rank,
-            traceback=told.traceback,
-        )
-        error.__cause__ = RemoteTraceback(rank, text)
-        return error
-
     def kill(self, rank: int) -> None:
         """End a worker with SIGKILL, and wait until it has ended."""
         self._member(rank).process.kill()
@@ -337,7 +331,19 @@ class LocalCluster:
         """The process id of a worker."""
         return self._member(rank).process.pid
 
+    def log(self, rank: int, stream: Literal["stdout", "stderr"] = "stdout") -> Path:
+        """Where a worker writes one of its streams; there is none for the debugged rank."""
+        return self._member(rank).plan.folder / f"{stream}.log"
+
     def output(self, rank: int, stream: Literal["stdout", "stderr"] = "stdout") -> str:
         """What a worker has written since the last start, to one of its streams."""
-        path = self._member(rank).plan.folder / f"{stream}.log"
+        path = self.log(rank, stream)
+        if not path.exists():  # the rank that has the terminal keeps none
+            return ""
         return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _stacks(members: Iterable[Member]) -> Sequence[stacks.Answer]:
+    """Where workers are that have not answered; their stacks are kept in their folders."""
+    targets = [member.target for member in members]
+    return stacks.collect(targets, "a call took too long", is_last=True) if targets else ()

@@ -1,31 +1,21 @@
-"""One worker of a `LocalCluster`, as its caller sees it, and the wait for several of them.
-
-packed call -> every member's channel -> answers as they come; deaths; one deadline for all
-"""
+"""One worker of a `LocalCluster`, as its caller sees it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pickle
-import selectors
 import socket
 import sys
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist_kit._errors import WorkerLostError
-from tfdist_kit.launcher.clusters.calls import Answer, Raised
 from tfdist_kit.launcher.hangs import proc, stacks
 from tfdist_kit.launcher.network.place import Network
+from tfdist_kit.launcher.output.streams import STREAM_FDS
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
-from tfdist_kit.launcher.start import channel
-from tfdist_kit.launcher.start.spawn import Birth, Spawner, WorkerProcess
+from tfdist_kit.launcher.start.spawn import Birth, FreshSpawner, Spawner, WorkerProcess
 from tfdist_kit.launcher.summary import signal_name
-
-_STREAMS = ("stdout", "stderr")
 
 
 @dataclass
@@ -52,9 +42,14 @@ class Member:
     @property
     def target(self) -> stacks.Target:
         """How to ask it where it is."""
-        pid = self.process.pid if self.process.returncode() is None else None
+        pid = None if self.has_died else self.process.pid
         folder, joins = self.plan.folder, self.plan.joins
         return stacks.Target(self.rank, self.plan.name, folder, pid, self.started, joins)
+
+    @property
+    def has_died(self) -> bool:
+        """Whether its process has ended."""
+        return self.process.returncode() is not None
 
     def check_alive(self) -> None:
         """Refuse to go on without it.
@@ -62,7 +57,7 @@ class Member:
         Raises:
             WorkerLostError: Its process has ended.
         """
-        if self.process.returncode() is not None:
+        if self.has_died:
             raise self.lost()
 
     def lost(self) -> WorkerLostError:
@@ -101,86 +96,18 @@ def start_member(plan: RunPlan, worker: WorkerPlan, spawner: Spawner, place: Net
         given = {"calls": theirs.fileno(), **place.fds}
         for name, path in _files(worker).items():
             given[name] = always.enter_context(path.open("wb", buffering=0)).fileno()
+        if worker.foreground:
+            given |= STREAM_FDS
         env = {**os.environ, **worker.env}
         argv = tuple(sys.argv) or ("",)
-        birth = Birth(worker.rank, worker.name, argv, env, plan.orders(worker), given)
-        process = spawner.spawn(birth)
+        orders, on_terminal = plan.orders(worker), worker.foreground
+        birth = Birth(worker.rank, worker.name, argv, env, orders, given, on_terminal)
+        process = (FreshSpawner() if on_terminal else spawner).spawn(birth)
         on_failure.pop_all()
     return Member(worker, process, ours, proc.start_time(process.pid))
 
 
 def _files(worker: WorkerPlan) -> dict[str, Path]:
     """Where a worker writes without anybody reading meanwhile."""
-    logs = {stream: worker.folder / f"{stream}.log" for stream in _STREAMS}
+    logs = {} if worker.foreground else {name: worker.folder / f"{name}.log" for name in STREAM_FDS}
     return {**logs, "report": Path(os.devnull)}
-
-
-def wait_for_answers(
-    members: Sequence[Member], packed: bytes, *, limit: float | None, drain: float
-) -> dict[int, Answer]:
-    """Send one call to all and gather what comes back.
-
-    Args:
-        members: Whom to call.
-        packed: The call.
-        limit: How long it may take, in seconds; None is for ever.
-        drain: How long the others have once one has failed.
-
-    Returns:
-        The answers by rank; none for a member that died or did not answer in time.
-    """
-    return _Round(members, limit, drain).run(packed)
-
-
-class _Round:
-    def __init__(self, members: Sequence[Member], limit: float | None, drain: float) -> None:
-        self._waiting = {member.rank: member for member in members}
-        self._ends = None if limit is None else time.monotonic() + limit
-        self._drain = drain
-        self._answers: dict[int, Answer] = {}
-
-    def run(self, packed: bytes) -> dict[int, Answer]:
-        for member in self._waiting.values():
-            with contextlib.suppress(OSError):  # it has died, which is noticed below
-                member.control.settimeout(self._left())
-                channel.send(member.control, {"path": [os.fspath(path) for path in sys.path]})
-                channel.send_bytes(member.control, packed)
-        with selectors.DefaultSelector() as selector:
-            for member in self._waiting.values():
-                selector.register(member.control, selectors.EVENT_READ, member)
-                if member.process.pidfd is not None:
-                    selector.register(member.process.pidfd, selectors.EVENT_READ, member)
-            while self._waiting and self._left() != 0:
-                for key, _ in selector.select(self._left()):
-                    self._on_ready(key.data, selector)
-        return self._answers
-
-    def _left(self) -> float | None:
-        return None if self._ends is None else max(0.0, self._ends - time.monotonic())
-
-    def _on_ready(self, member: Member, selector: selectors.BaseSelector) -> None:
-        if member.rank not in self._waiting:
-            return
-        answer = self._answer_of(member)
-        del self._waiting[member.rank]
-        selector.unregister(member.control)
-        if member.process.pidfd is not None:
-            selector.unregister(member.process.pidfd)
-        if answer is not None:
-            self._answers[member.rank] = answer
-        if answer is None or isinstance(answer, Raised):
-            soon = time.monotonic() + self._drain
-            self._ends = soon if self._ends is None else min(self._ends, soon)
-
-    def _answer_of(self, member: Member) -> Answer | None:
-        """The answer, or None for a member that has died; its last answer still counts."""
-        member.control.settimeout(self._left() if member.process.returncode() is None else 0.0)
-        try:
-            got = channel.receive_bytes(member.control)
-        except OSError:
-            got = None
-        if got is None:
-            member.process.wait(1.0)  # the channel of a dying process closes first
-            return None
-        answer: Answer = pickle.loads(got[0])
-        return answer

@@ -73,6 +73,17 @@ def shared(modules: Sequence[str], environ: Mapping[str, str]) -> Iterator[Prelo
             mine.give_back(key)
 
 
+def warm_up(modules: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Start to preload for clusters to come, and do not wait for it.
+
+    Args:
+        modules: What they will preload.
+        environ: The environment of their workers.
+    """
+    with shared(modules, environ):
+        pass
+
+
 def close_pool() -> None:
     """End the preloaded processes that this program keeps; the next cluster makes a new one."""
     with _lock:

@@ -178,6 +178,9 @@ class Located:
     trouble: str = ""
     joins: bool = True
 
+    def __str__(self) -> str:
+        return str(self.where or f"did not tell: {self.trouble}")
+
 
 def explain(ranks: Sequence[Located]) -> tuple[str, ...]:
     """Say where each rank is, and what that means together.
@@ -185,7 +188,7 @@ def explain(ranks: Sequence[Located]) -> tuple[str, ...]:
     Returns:
         One line per rank, and one more when several ranks are known.
     """
-    lines = [f"{rank.name} {rank.where or f'did not tell: {rank.trouble}'}" for rank in ranks]
+    lines = [f"{rank.name} {rank}" for rank in ranks]
     return (*lines, *_together([rank for rank in ranks if rank.joins]))
 
 
