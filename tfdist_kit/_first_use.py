@@ -21,6 +21,7 @@ from tfdist_kit import _frames
 _CONTEXT_MODULE = "tensorflow.python.eager.context"
 
 _culprit: str | None = None
+_anew = False
 
 
 def culprit() -> str | None:
@@ -39,6 +40,25 @@ def watch() -> None:
         _wrap(module)
     elif not any(isinstance(finder, _ContextFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _ContextFinder())
+
+
+def watch_anew() -> None:
+    """Watch for a first call as if TensorFlow, which has been initialised, had not been.
+
+    For a process that runs one test after another: each is to fare as it would alone.
+    """
+    global _culprit, _anew
+    module = sys.modules.get(_CONTEXT_MODULE)
+    if module is not None:
+        _culprit, _anew = None, True
+        _wrap(module)
+
+
+def came_before_the_strategy() -> bool:
+    """Whether there was a call since `watch_anew`, and no strategy; the strategy is made now."""
+    global _anew
+    early, _anew = _anew and _culprit is not None, False
+    return early
 
 
 class _ContextFinder:
@@ -72,9 +92,9 @@ def _wrap(context_module: ModuleType) -> None:
 
     def ensure_initialized(self: Any) -> None:
         global _culprit
-        if getattr(self, "_context_handle", None) is None:
+        owner.ensure_initialized = original
+        if _anew or getattr(self, "_context_handle", None) is None:
             _culprit = _calling_line(sys._getframe(1))
-            owner.ensure_initialized = original
         original(self)
 
     ensure_initialized.tfdist_original = original  # type: ignore[attr-defined]

@@ -1,16 +1,14 @@
 """TensorFlow's coordination service, configured before a strategy is made.
 
-These settings exist in TensorFlow's runtime but in none of its public Python names. Everything
-private that they need is named here, and nowhere else.
+These settings exist in TensorFlow's runtime but in none of its public Python names.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 from typing import Any
 
-from tfdist_kit._errors import UnsupportedVersionError
+from tfdist_kit.adapters._private import private
 from tfdist_kit.tf_config import ClusterSpec, Task
 
 _CONTEXT = "tensorflow.python.eager.context"
@@ -20,28 +18,14 @@ _log = logging.getLogger(__name__)
 COORDINATED_JOBS = ("chief", "worker")
 
 
-def _private(module: str, *names: str) -> Any:
-    """Look a private name of TensorFlow up, or say which one this version lacks."""
-    found = importlib.import_module(module)
-    for name in names:
-        if not hasattr(found, name):
-            version = importlib.import_module("tensorflow").__version__
-            raise UnsupportedVersionError(
-                f"TensorFlow {version} has no {module}.{'.'.join(names)}",
-                hint="use a version of TensorFlow that tfdist-kit supports (2.18 to 2.21)",
-            )
-        found = getattr(found, name)
-    return found
-
-
 def is_initialised() -> bool:
     """Whether TensorFlow's eager context exists already, so that it is too late to configure."""
-    return getattr(_private(_CONTEXT, "context")(), "_context_handle", None) is not None
+    return getattr(private(_CONTEXT, "context")(), "_context_handle", None) is not None
 
 
 def serves_a_cluster() -> bool:
     """Whether an earlier strategy of this process has already joined a cluster."""
-    return getattr(_private(_CONTEXT, "context")(), "_collective_ops_server_def", None) is not None
+    return getattr(private(_CONTEXT, "context")(), "_collective_ops_server_def", None) is not None
 
 
 def configure(
@@ -57,8 +41,8 @@ def configure(
         join_timeout: Seconds until a task that has not joined is an error; None waits for ever.
         heartbeat_timeout: Seconds until a silent task counts as dead; None is TensorFlow's own.
     """
-    context = _private(_CONTEXT, "context")()
-    coordinated_job = _private(_STRATEGY, "coordination_config_pb2", "CoordinatedJob")
+    context = private(_CONTEXT, "context")()
+    coordinated_job = private(_STRATEGY, "coordination_config_pb2", "CoordinatedJob")
     jobs = [job for job in COORDINATED_JOBS if cluster.jobs.get(job)]
     context.configure_coordination_service(
         service_type="standalone",

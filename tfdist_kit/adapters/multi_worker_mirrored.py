@@ -24,6 +24,7 @@ from tfdist_kit._errors import (
     UsageError,
 )
 from tfdist_kit.adapters import _cluster, _coordination
+from tfdist_kit.adapters.remade import meet_when_remade
 from tfdist_kit.launcher.inside import report
 from tfdist_kit.tf_config import Task, TFConfig
 
@@ -183,6 +184,9 @@ def _spans_several_tasks(config: TFConfig) -> bool:
 def _prepare(config: TFConfig, join_timeout: float | None, heartbeat_timeout: float | None) -> None:
     """Do all that has to precede a strategy over several tasks."""
     assert config.cluster is not None
+    if _first_use.came_before_the_strategy():
+        raise _too_late()
+    meet_when_remade(join_timeout)
     if _coordination.serves_a_cluster():
         return  # an earlier strategy of this process has joined; TensorFlow reuses its server
     if _coordination.is_initialised():
