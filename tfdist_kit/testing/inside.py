@@ -1,0 +1,241 @@
+"""In a worker: pytest itself runs one test, and what it reports goes back.
+
+    Order -> pytest.main, with fixtures that came from outside -> reports -> Ran, or RankEnded
+
+Collection, setup, assertion rewriting, skips, expected failures: all of it is pytest's.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tfdist_kit import _first_use
+from tfdist_kit._errors import UsageError
+from tfdist_kit.testing import coverage_data, state
+from tfdist_kit.testing.check_marks import call_and_check
+from tfdist_kit.testing.order import Order
+from tfdist_kit.testing.worker import Worker, this_worker
+
+NAME = "tfdist-inside"
+_CONTEXT = "tensorflow.python.eager.context"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a worker's pytest reported.
+
+    Attributes:
+        reports: As pytest serialises them: setup, call, teardown.
+        leftover: What the test has left behind that another test would meet; empty if nothing.
+        warnings: What it warned of: category (pickled), text, file and line.
+        quit: Why the session is to end, if it is: ``pytest.exit``, or a debugger that was left.
+    """
+
+    reports: tuple[Mapping[str, Any], ...]
+    leftover: str
+    warnings: tuple[tuple[bytes, str, str, int], ...] = ()
+    quit: str = ""
+
+
+class RankEnded(Exception):
+    """A test did not pass in a worker: it failed, or was skipped, or failed as expected.
+
+    Raised so that the cluster does not wait for ever for the other workers.
+    """
+
+    def __init__(self, ran: Ran, trouble: str = "") -> None:
+        super().__init__(ran, trouble)
+        self.ran = ran
+        self.trouble = trouble
+
+
+def run_item(order: Order) -> Ran:
+    """Run one test in this worker.
+
+    Raises:
+        RankEnded: It did not pass; the cause is what it raised.
+    """
+    plugin = Inside(order)
+    before = state.snapshot()
+    _first_use.watch_anew()
+    with _as_ordered(order):
+        code = pytest.main([*order.args, *_debugging(order)], plugins=[plugin])
+    left = state.left_behind(before)
+    ran = Ran(tuple(plugin.reports), left, tuple(plugin.warnings), plugin.quit)
+    if plugin.error is not None or not plugin.has_passed:
+        trouble = plugin.trouble or ("" if plugin.reports else f"pytest left with {code!s}")
+        raise RankEnded(ran, trouble) from plugin.error
+    return ran
+
+
+def import_test(order: Order) -> None:
+    """Import a test's module as pytest does, so that its functions can be called here by name.
+
+    Raises:
+        UsageError: It cannot be imported.
+    """
+    plugin = Inside(order)
+    with _as_ordered(order):
+        pytest.main([*order.args, "--collect-only"], plugins=[plugin])
+    if plugin.trouble:
+        raise UsageError(plugin.trouble)
+
+
+def _debugging(order: Order) -> tuple[str, ...]:
+    if not _is_debugged(order):
+        return ()
+    return ("--no-header", "--no-summary", *(("--pdb",) if order.debugger else ()))
+
+
+def _is_debugged(order: Order) -> bool:
+    return os.environ.get("TFDIST_RANK") == str(order.debug_rank)
+
+
+@contextmanager
+def _as_ordered(order: Order) -> Iterator[None]:
+    if order.local_replicas > 1:
+        from tfdist_kit.adapters.local_replicas import enable_local_replicas
+
+        enable_local_replicas(order.local_replicas)
+    if _CONTEXT in sys.modules:  # an earlier test may have made a strategy
+        from tfdist_kit.adapters.remade import meet_when_remade
+
+        meet_when_remade()
+    os.chdir(order.cwd)
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    with coverage_data.measured(order.coverage):
+        yield
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
+class Inside:
+    """The part of the plugin that works in a worker.
+
+    Attributes:
+        reports: What pytest reported.
+        error: What the test raised, or the fixture that failed.
+        trouble: Why it could not be run at all, if so.
+        quit: See `Ran`.
+        warnings: See `Ran`.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self.__name__ = NAME
+        self._order = order
+        self._values: dict[str, Any] = {}
+        self._config: pytest.Config | None = None
+        self.worker: Worker = this_worker(order.local_replicas)
+        self.reports: list[Mapping[str, Any]] = []
+        self.has_passed = False
+        self.error: BaseException | None = None
+        self.trouble = self.quit = ""
+        self.warnings: list[tuple[bytes, str, str, int]] = []
+
+    # Before
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Have the session's options, and nobody who writes to a terminal."""
+        self._config = config
+        for name, packed in self._order.options.items():
+            setattr(config.option, name, pickle.loads(packed))
+        if not _is_debugged(self._order):
+            config.pluginmanager.unregister(name="terminalreporter")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Say it plainly if there is no such test here."""
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            why = str(error).splitlines()[0]
+            self.trouble = f"{why}\nare the test's parameters the same in every process?"
+            raise
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the one test, now that its module can be imported."""
+        items[:] = [item for item in items if item.nodeid == self._order.nodeid]
+        self._values = pickle.loads(self._order.values.packed)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note why a module could not be imported."""
+        if report.failed:
+            self.trouble = f"the worker cannot import the test:\n{report.longreprtext}"
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Note what broke pytest itself."""
+        self.trouble = f"pytest broke in the worker:\n{excrepr}"
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note who called ``pytest.exit``, or raised KeyboardInterrupt."""
+        if isinstance(excinfo.value, pytest.exit.Exception):
+            self.quit = str(excinfo.value)
+        else:
+            self.trouble = f"the test ended pytest in the worker: {excinfo.exconly()}"
+        self.error = excinfo.value
+
+    # While it runs
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, Any, Any]:
+        """Give the value that was sent, instead of what the fixture's function returns."""
+        name = fixturedef.argname
+        if name in self._values:
+            value = self._values[name]
+        elif name in self._order.values.unsendable:
+            value = None
+        else:
+            return (yield)
+        function, arguments = fixturedef.func, fixturedef.argnames
+        fixturedef.func, fixturedef.argnames = (lambda: value), ()
+        try:
+            return (yield)
+        finally:
+            fixturedef.func, fixturedef.argnames = function, arguments
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        """Check what the test returns, if it is marked so."""
+        return call_and_check(pyfuncitem) or None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Keep what was raised first."""
+        report = yield
+        if call.excinfo is not None and self.error is None:
+            self.error = call.excinfo.value
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the report, ready to be sent."""
+        assert self._config is not None
+        hook = self._config.hook
+        self.reports.append(hook.pytest_report_to_serializable(config=self._config, report=report))
+        if report.when == "call":
+            self.has_passed = report.passed
+        elif not report.passed:
+            self.has_passed = False
+
+    def pytest_warning_recorded(self, warning_message: Any, when: str) -> None:
+        """Keep what the test warned of."""
+        if when != "runtest":
+            return
+        try:
+            category = pickle.dumps(warning_message.category)
+        except Exception:  # of a class that is known here alone
+            category = pickle.dumps(UserWarning)
+        told = (str(warning_message.message), warning_message.filename, warning_message.lineno)
+        self.warnings.append((category, *told))

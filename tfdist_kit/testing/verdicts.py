@@ -1,0 +1,181 @@
+"""What became of a test in each worker, and what that makes of the test.
+
+a call's outcome, pytest's reports -> Verdict per rank -> merge: passed, skipped, xfailed, failed
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from tfdist_kit.launcher.clusters.outcomes import CallOutcome, RankOutcome
+from tfdist_kit.testing.inside import Ran, RankEnded
+from tfdist_kit.testing.output import trimmed
+
+Kind = Literal[
+    "passed",
+    "xpassed",
+    "failed",
+    "skipped",
+    "xfailed",
+    "crashed",
+    "timed out",
+    "aborted",
+    "not started",
+]
+Result = Literal["passed", "skipped", "xfailed", "failed"]
+_XPASS = "[XPASS(strict)]"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a test in one worker.
+
+    Attributes:
+        rank: The worker.
+        name: How messages call it.
+        kind: What became of it; ``aborted`` is the consequence of another rank's end.
+        text: Why, in a line.
+        reports: What its pytest reported.
+        ran: Whatever else came back from it.
+        stacks: Where it was, if it did not come to an end.
+        monotonic: When it failed, on the machine's monotonic clock, in seconds.
+    """
+
+    rank: int
+    name: str
+    kind: Kind
+    text: str = ""
+    reports: tuple[pytest.TestReport, ...] = ()
+    ran: Ran | None = None
+    stacks: str = ""
+    monotonic: float = math.inf
+
+    @property
+    def telling(self) -> pytest.TestReport | None:
+        """The report that says why it did not pass."""
+        return next((report for report in self.reports if not report.passed), None)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What that makes of the test.
+
+    Attributes:
+        result: What became of it.
+        verdicts: In rank order.
+        cause: The rank that decided it; None when all passed.
+        together: What the places mean together at which some had not come to an end.
+    """
+
+    result: Result
+    verdicts: tuple[Verdict, ...]
+    cause: Verdict | None
+    together: tuple[str, ...] = ()
+
+
+def verdicts(config: pytest.Config, outcome: CallOutcome) -> tuple[Verdict, ...]:
+    """The verdict of each rank.
+
+    Args:
+        config: Whose reports they become.
+        outcome: How the call of `inside.run_item` went.
+    """
+    return tuple(_verdict(config, rank) for rank in outcome.ranks)
+
+
+def _verdict(config: pytest.Config, outcome: RankOutcome) -> Verdict:
+    rank, name = outcome.rank, outcome.name
+    if outcome.kind in ("timed out", "aborted"):
+        kind: Kind = "timed out" if outcome.kind == "timed out" else "aborted"
+        return Verdict(rank, name, kind, outcome.where, stacks=trimmed(outcome.stacks))
+    if outcome.kind == "died":
+        how = str(outcome.lost.args[0]) if outcome.lost is not None else ""
+        return Verdict(rank, name, "crashed", how.removeprefix(name).strip().removeprefix("was "))
+    ended = outcome.error
+    ran = ended.ran if isinstance(ended, RankEnded) else outcome.value
+    if not isinstance(ran, Ran):
+        told = outcome.failure.message if outcome.failure else "it told nothing"
+        return Verdict(rank, name, "not started", told)
+    trouble = ended.trouble if isinstance(ended, RankEnded) else ""
+    return _reported(config, outcome, ran, trouble)
+
+
+def _reported(config: pytest.Config, outcome: RankOutcome, ran: Ran, trouble: str) -> Verdict:
+    """The verdict of a rank whose pytest has come to an end."""
+    hook = config.hook
+    reports = tuple(
+        hook.pytest_report_from_serializable(config=config, data=data) for data in ran.reports
+    )
+    kind, text = _kind_of(reports)
+    if ran.quit:
+        kind, text = "failed", f"pytest was left: {ran.quit}"
+    elif trouble or (kind == "passed" and outcome.kind != "returned"):
+        kind, text = "failed", trouble or "the test did not come to its end"
+    if kind == "failed" and outcome.failure is not None and outcome.failure.aftermath:
+        kind = "aborted"
+    when = outcome.failure.monotonic if outcome.failure is not None else math.inf
+    return Verdict(outcome.rank, outcome.name, kind, text, reports, ran, monotonic=when)
+
+
+def _kind_of(reports: Sequence[pytest.TestReport]) -> tuple[Kind, str]:
+    for report in reports:
+        reason = getattr(report, "wasxfail", None)
+        if report.skipped:
+            return ("skipped", _reason(report)) if reason is None else ("xfailed", reason)
+        if report.failed and str(report.longrepr).startswith(_XPASS):
+            return "xpassed", ""
+        if report.failed:
+            return "failed", headline(report)
+        if reason is not None:
+            return "xpassed", ""
+    return "passed", ""
+
+
+def _reason(report: pytest.TestReport) -> str:
+    told: Any = report.longrepr
+    text = told[2] if isinstance(told, tuple) else str(told)
+    return text.removeprefix("Skipped: ")
+
+
+def headline(report: pytest.TestReport) -> str:
+    """Where and why a report failed, in a line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is None:
+        return (str(report.longrepr).strip().splitlines() or [""])[-1]
+    message = (crash.message.strip().splitlines() or [""])[0]
+    phase = "" if report.when == "call" else f" in {report.when}"
+    path = os.path.relpath(crash.path)
+    path = crash.path if path.startswith("..") else path
+    return f"{path}:{crash.lineno}{phase}: {message}"
+
+
+def merge(ranks: Sequence[Verdict], together: Sequence[str] = ()) -> Merged:
+    """What the verdicts make of the test.
+
+    One that did not pass decides. That a rank was skipped, or failed as expected, counts when no
+    rank failed but in consequence of that.
+
+    Args:
+        ranks: The verdicts, in rank order.
+        together: What the places mean together at which some had not come to an end.
+    """
+    failed = _first(ranks, ("failed", "crashed", "not started", "timed out"))
+    marked = _first(ranks, ("xfailed", "skipped"))
+    cause = failed or marked or _first(ranks, ("aborted",))
+    result: Result = "passed" if cause is None else "failed"
+    if cause is not None and cause is marked:
+        result = "xfailed" if marked.kind == "xfailed" else "skipped"
+    return Merged(result, tuple(ranks), cause, tuple(together))
+
+
+def _first(ranks: Sequence[Verdict], kinds: Sequence[Kind]) -> Verdict | None:
+    """The earliest of the first of these kinds that there is."""
+    found = [verdict for verdict in ranks if verdict.kind in kinds]
+    found.sort(key=lambda verdict: (kinds.index(verdict.kind), verdict.monotonic, verdict.rank))
+    return next(iter(found), None)
