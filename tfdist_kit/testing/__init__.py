@@ -1,0 +1,21 @@
+"""For tests of distributed TensorFlow code. TensorFlow is imported when a check is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdist_kit import _lazy
+
+if TYPE_CHECKING:
+    from tfdist_kit.testing.checks.replicas_agree import assert_replicas_agree
+
+__all__ = ["assert_replicas_agree"]
+
+__getattr__ = _lazy.looked_up(
+    __name__,
+    {name: f"tfdist_kit.testing.checks.{name.removeprefix('assert_')}" for name in __all__},
+)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
