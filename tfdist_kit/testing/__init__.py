@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from tfdist_kit import _lazy
 
 if TYPE_CHECKING:
+    from tfdist_kit.testing.checks.each_row_once import assert_each_row_once
     from tfdist_kit.testing.checks.replicas_agree import assert_replicas_agree
 
-__all__ = ["assert_replicas_agree"]
+__all__ = ["assert_each_row_once", "assert_replicas_agree"]
 
 __getattr__ = _lazy.looked_up(
     __name__,
