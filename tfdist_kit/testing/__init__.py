@@ -9,8 +9,9 @@ from tfdist_kit import _lazy
 if TYPE_CHECKING:
     from tfdist_kit.testing.checks.each_row_once import assert_each_row_once
     from tfdist_kit.testing.checks.replicas_agree import assert_replicas_agree
+    from tfdist_kit.testing.checks.same_as_single_process import assert_same_as_single_process
 
-__all__ = ["assert_each_row_once", "assert_replicas_agree"]
+__all__ = ["assert_each_row_once", "assert_replicas_agree", "assert_same_as_single_process"]
 
 __getattr__ = _lazy.looked_up(
     __name__,
