@@ -9,6 +9,7 @@ collective before all know that all have got there.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pickle
 import re
 from collections.abc import Callable
@@ -25,17 +26,15 @@ LINES_OF_ERROR = 4
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
-    """This worker among those of a strategy.
+    """The workers of a strategy, of which this process is one.
 
     Attributes:
         strategy: The strategy whose collectives are used.
-        rank: This worker, from 0.
-        workers: How many there are.
+        workers: How many workers there are.
         replicas: Local replicas of each worker.
     """
 
     strategy: Any
-    rank: int
     workers: int
     replicas: int
 
@@ -47,9 +46,9 @@ class Ranks:
             UsageError: It is no strategy, or this is called where no check can run.
         """
         strategy = _usable(strategy)
-        ids = [int(number) for number in _local(strategy, strategy.run(_replica_id))]
-        workers = strategy.num_replicas_in_sync // len(ids)
-        return cls(strategy, ids[0] // len(ids), workers, len(ids))
+        total = strategy.num_replicas_in_sync
+        replicas = 1 if total == 1 else len(strategy.extended.worker_devices)
+        return cls(strategy, total // replicas, replicas)
 
     @property
     def all_replicas(self) -> int:
@@ -63,23 +62,29 @@ class Ranks:
         data = pickle.dumps(payload)
         sizes = self._table(np.array([len(data)], np.int32))[:, 0]
         width = -(-int(sizes.max()) // 4)
-        own = np.frombuffer(data.ljust(width * 4, b"\0"), np.int32)
-        table = self._table(own)
+        table = self._table(np.frombuffer(data.ljust(width * 4, b"\0"), np.int32))
         return [pickle.loads(row.tobytes()[:size]) for row, size in zip(table, sizes, strict=True)]
 
     def _table(self, own: Any) -> Any:
-        """A row from each worker; exact, as each element has one summand that is not zero."""
+        """A row from each worker, which all give rows of the same length."""
+        return self._sum_of_tables(own).numpy()
+
+    @functools.cached_property
+    def _sum_of_tables(self) -> Any:
+        """Add up tables of which each replica has filled one row, or none; so it is exact."""
         import tensorflow as tf
 
-        table = np.zeros((self.workers, own.size), np.int32)
-        table[self.rank] = own
+        def sum_of_tables(own: Any) -> Any:
+            def add() -> Any:
+                context = tf.distribute.get_replica_context()
+                replica = tf.convert_to_tensor(context.replica_id_in_sync_group)
+                is_first = tf.cast(replica % self.replicas == 0, tf.int32)
+                place = tf.one_hot(replica // self.replicas, self.workers, dtype=tf.int32)
+                return context.all_reduce("SUM", is_first * place[:, None] * own[None, :])
 
-        def add() -> Any:
-            context = tf.distribute.get_replica_context()
-            is_first = tf.equal(context.replica_id_in_sync_group % self.replicas, 0)
-            return context.all_reduce("SUM", tf.where(is_first, table, tf.zeros_like(table)))
+            return self.strategy.experimental_local_results(self.strategy.run(add))[0]
 
-        return _local(self.strategy, self.strategy.run(add))[0].numpy()
+        return tf.function(sum_of_tables, input_signature=[tf.TensorSpec([None], tf.int32)])
 
     def together(self, what: str, function: Callable[[], T]) -> T:
         """Call `function`, which has no collective in it, and return what it returned.
@@ -186,13 +191,3 @@ def _present_strategy() -> Any:
     if tf.distribute.has_strategy():
         return tf.distribute.get_strategy()
     return multi_worker_mirrored()
-
-
-def _replica_id() -> Any:
-    import tensorflow as tf
-
-    return tf.distribute.get_replica_context().replica_id_in_sync_group
-
-
-def _local(strategy: Any, value: Any) -> tuple[Any, ...]:
-    return tuple(strategy.experimental_local_results(value))
