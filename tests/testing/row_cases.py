@@ -131,6 +131,9 @@ def _wrong(data: Data) -> dict[str, Case]:
         "sharded twice, rows given": data.check(shard_by(data).batch(batch), rows),
         "shuffle and take": data.check(rows.shuffle(ROWS).take(40).batch(batch)),
         "dropped": data.check(rows.take(61).batch(batch, drop_remainder=True), rows.take(61)),
+        "OFF, dropped": data.check(
+            policy(shard_by(data).batch(7, drop_remainder=True), "OFF"), rows
+        ),
         "repeated": data.own(lambda c: shard(rows, c).repeat(3).batch(4), rows),
         "too few": data.own(lambda c: shard(rows, c).batch(4), 70),
         "unknown": data.check(data.batches, rows.take(60)),
@@ -168,6 +171,7 @@ def _refused(data: Data) -> dict[str, Case]:
         "another type": data.check(data.batches, (data.features.astype(float), data.labels)),
         "another structure": data.check(data.batches, data.features),
         "other rows on each": data.check(policy(shard_by(data).batch(8), "OFF")),
+        "other rows= on each": data.check(data.batches, rows.take(60 + data.rank)),
         "no data": data.check(3, ROWS),
         "rows of zero": data.check(data.batches, 0),
         "other kinds": data.check([data.features] if data.rank else data.batches, data.arrays),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from numbers import Integral
 from typing import Any
 
 from tfdist_kit._errors import UsageError
@@ -52,8 +53,8 @@ def assert_each_row_once(
     told = ranks.exchange((share.total, share.signature))
     signature = next((each for _, each in told if each), None)
     total = add_totals(total for total, _ in told)
-    if isinstance(rows, int):
-        message = _count_fault(ranks, share, rows)
+    if isinstance(rows, Integral):
+        message = _count_fault(ranks, share, int(rows))
     else:
         wanted = plain or ranks.together("reading rows=", lambda: _given(rows, signature))
         message = _fault(ranks, dataset, wanted, share, total, plain is not None, max_batches)
@@ -62,7 +63,7 @@ def assert_each_row_once(
 
 
 def _check(dataset: Any, rows: Any, max_batches: int) -> None:
-    if isinstance(rows, bool) or (isinstance(rows, int) and rows < 1):
+    if isinstance(rows, bool) or (isinstance(rows, Integral) and int(rows) < 1):
         raise UsageError(f"rows is {rows!r}", hint="give the number of rows, or the rows")
     if max_batches < 1:
         raise UsageError(f"max_batches is {max_batches!r}", hint="give a number above 0")
@@ -138,10 +139,13 @@ def _fault(
     max_batches: int,
 ) -> str | None:
     """What is wrong with what was read; a collective, as is all that it calls."""
-    told = ranks.exchange((wanted.total, wanted.order_digest))
-    wanted_alike = len({each for each, _ in told}) == 1
-    fits = ranks.exchange(wanted.total == total)
-    if wanted_alike and all(fits):
+    wanted_alike = len(set(ranks.exchange(wanted.total))) == 1
+    if not wanted_alike and not is_own:
+        raise UsageError(
+            "rows= is not the same on all workers",
+            hint="give all rows that there are, on each worker",
+        )
+    if wanted_alike and wanted.total == total:
         return None
     plain = wanted if is_own else None
     if plain is None and reading.is_dataset(dataset):
@@ -152,20 +156,16 @@ def _fault(
         plain=tuple(ranks.exchange(plain.order)) if plain is not None else None,
         policy=_policy(dataset),
     )
-    if not found.faults and not wanted_alike:
-        raise _unknown_reference(is_own)
+    if not wanted_alike and not found.faults:
+        raise _each_has_its_own()
     return _told(ranks, found, {**wanted.texts, **share.texts})
 
 
-def _unknown_reference(is_own: bool) -> UsageError:
-    if is_own:
-        return UsageError(
-            "each worker's dataset has other rows, and all of these are read once; whether they "
-            "are all rows that there are cannot be told",
-            hint="give rows=: a dataset or arrays with all rows, or their number",
-        )
+def _each_has_its_own() -> UsageError:
     return UsageError(
-        "rows= is not the same on all workers", hint="give all rows that there are, on each worker"
+        "each worker's dataset has other rows, and all of these are read once; whether they are "
+        "all rows that there are cannot be told",
+        hint="give rows=: a dataset or arrays with all rows, or their number",
     )
 
 

@@ -132,6 +132,11 @@ class Found:
         return len(self.shares)
 
     @property
+    def _shared_out(self) -> tuple[list[Digest], ...] | None:
+        """Each rank's plain dataset, if it is TensorFlow that gives each worker its part of it."""
+        return None if self.policy == "OFF" else self.plain
+
+    @property
     def _has_doubles(self) -> bool:
         return any(fault.seen > fault.wanted for fault in self.faults)
 
@@ -153,9 +158,9 @@ class Found:
         )
 
     def _sharded_twice(self) -> Advice | None:
-        if self.plain is None or self._workers == 1 or self._has_doubles:
+        if self._shared_out is None or self._workers == 1 or self._has_doubles:
             return None
-        parts = [set(order) for order in self.plain]
+        parts = [set(order) for order in self._shared_out]
         if not all(parts) or len(set.union(*parts)) != sum(map(len, parts)):
             return None
         return (
@@ -166,9 +171,10 @@ class Found:
         )
 
     def _other_order(self) -> Advice | None:
-        if self.plain is None or all(order == self.plain[0] for order in self.plain):
+        plain = self._shared_out
+        if plain is None or all(order == plain[0] for order in plain):
             return None
-        if any(Counter(order) != Counter(self.plain[0]) for order in self.plain):
+        if any(Counter(order) != Counter(plain[0]) for order in plain):
             return None
         return (
             "the plain dataset yields the same rows in another order on each worker, and each "
@@ -178,8 +184,8 @@ class Found:
         )
 
     def _other_rows(self) -> Advice | None:
-        known = self.plain or self.wanted
-        if all(Counter(order) == Counter(known[0]) for order in known):
+        plain = self._shared_out
+        if plain is None or all(Counter(order) == Counter(plain[0]) for order in plain):
             return None
         return (
             "the plain dataset does not have the same rows on each worker (an unseeded shuffle "

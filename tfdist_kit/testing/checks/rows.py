@@ -73,11 +73,6 @@ class Rows:
         """Number of rows and sum of their digests: can be added up over workers."""
         return len(self.order), sum(int.from_bytes(each, "little") for each in self.order)
 
-    @property
-    def order_digest(self) -> Digest:
-        """One digest of all rows in this order."""
-        return hashlib.blake2b(b"".join(self.order), digest_size=DIGEST_BYTES).digest()
-
 
 def add_totals(totals: Iterable[tuple[int, int]]) -> tuple[int, int]:
     """The total of all rows together."""
