@@ -17,6 +17,7 @@ KNOWS = {
     "tf_config": set(),
     "launcher": {"tf_config"},
     "adapters": {"tf_config", "launcher"},
+    "testing": {"tf_config", "launcher", "adapters"},
     "bench": {"tf_config", "launcher"},
     "cli": {"tf_config", "launcher", "bench"},
 }
@@ -45,9 +46,10 @@ def test_a_room_knows_only_the_rooms_it_may(module: Path) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_only_the_adapters_import_tensorflow(module: Path) -> None:
+def test_only_the_adapters_and_the_checks_import_tensorflow(module: Path) -> None:
     tops = {name.partition(".")[0] for name in imports(PACKAGE / module)}
-    assert module.parts[0] == "adapters" or not tops & TENSORFLOW
+    may = module.parts[0] == "adapters" or module.parts[:2] == ("testing", "checks")
+    assert may or not tops & TENSORFLOW
 
 
 def test_importing_the_package_imports_neither_tensorflow_nor_its_own_rooms() -> None:
