@@ -188,8 +188,8 @@ def test_coverage_counts_what_runs_in_the_workers(tmp_path: Path) -> None:
     project(
         tmp_path,
         {
-            "mine.py": "def there():\n    return 1\n\n\ndef here():\n    return 2\n\n\ndef nowhere():\n"
-            "    return 3\n"
+            "mine.py": "def there():\n    return 1\n\n\ndef here():\n    return 2\n\n\n"
+            "def nowhere():\n    return 3\n"
         },
         test_it="import pytest, mine\n@pytest.mark.tfdist\ndef test_there(): mine.there()\n"
         "def test_here(): mine.here()\n",

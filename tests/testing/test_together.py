@@ -201,7 +201,7 @@ def test_alone_each_acts_for_itself() -> None:
     barrier()
     parallel_assert(True)
     assert_ranks_agree(object())
-    with pytest.raises(AssertionError, match="^no$"):
+    with pytest.raises(AssertionError, match=r"^no$"):
         parallel_assert(False, "no")
     with pytest.raises(KeyError), together():
         raise KeyError

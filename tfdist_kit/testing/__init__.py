@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 from tfdist_kit import _lazy
 
 if TYPE_CHECKING:
-    from tfdist_kit.testing.checks.each_row_once import assert_each_row_once
-    from tfdist_kit.testing.checks.replicas_agree import assert_replicas_agree
-    from tfdist_kit.testing.checks.same_as_single_process import assert_same_as_single_process
     from tfdist_kit.testing.between_workers import (
         assert_ranks_agree,
         barrier,
@@ -22,6 +19,9 @@ if TYPE_CHECKING:
         parallel_assert,
         together,
     )
+    from tfdist_kit.testing.checks.each_row_once import assert_each_row_once
+    from tfdist_kit.testing.checks.replicas_agree import assert_replicas_agree
+    from tfdist_kit.testing.checks.same_as_single_process import assert_same_as_single_process
     from tfdist_kit.testing.worker import Worker
 
 __all__ = [

@@ -59,6 +59,7 @@ def parallel_assert(condition: Any, message: str = "") -> None:
         AssertionError: It is false here.
         ExchangeError: It is false in another worker; names those.
     """
+    __tracebackhide__ = True
     told = exchange("parallel_assert", (bool(condition), message))
     refused = [(rank, text) for rank, (holds, text) in enumerate(told) if not holds]
     if not condition:
@@ -80,6 +81,7 @@ def assert_ranks_agree(value: Any) -> None:
     Raises:
         AssertionError: They differ; shows who has which. It is raised in every worker.
     """
+    __tracebackhide__ = True
     values = exchange("assert_ranks_agree", value)
     groups: list[tuple[Any, list[int]]] = []
     for rank, other in enumerate(values):
@@ -103,6 +105,7 @@ def together() -> Iterator[None]:
     Raises:
         ExchangeError: The block failed in another worker; says how.
     """
+    __tracebackhide__ = True
     try:
         yield
     except Exception as error:

@@ -23,6 +23,7 @@ def call_and_check(item: pytest.Function) -> bool:
         AssertionError: What was returned does not pass.
         UsageError: Nothing was returned.
     """
+    __tracebackhide__ = True
     marks = [mark for mark in item.iter_markers() if mark.name in marker.CHECKS]
     if not marks:
         return False
@@ -34,6 +35,7 @@ def call_and_check(item: pytest.Function) -> bool:
 
 
 def _check(mark: pytest.Mark, returned: Any) -> None:
+    __tracebackhide__ = True
     if returned is None:
         raise UsageError(
             f"the test is marked {mark.name}, and returns nothing",

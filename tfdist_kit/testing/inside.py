@@ -207,6 +207,7 @@ class Inside:
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
         """Check what the test returns, if it is marked so."""
+        __tracebackhide__ = True
         return call_and_check(pyfuncitem) or None
 
     @pytest.hookimpl(wrapper=True)

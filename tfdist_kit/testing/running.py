@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.outcomes import Failed  # the public name of it, pytest.fail.Exception, is no type
 
 from tfdist_kit._errors import TfdistError
 from tfdist_kit.launcher import LocalCluster, warm_up
@@ -191,14 +192,8 @@ def _conclude(merged: Merged) -> None:
         pytest.skip(cause.text)
     if merged.result == "xfailed":
         pytest.xfail(cause.text)
-    raise _FailedInAWorker(f"{cause.name} {cause.kind}: {cause.text}")
+    raise _FailedInAWorker(f"{cause.name} {cause.kind}: {cause.text}", pytrace=False)
 
 
-_Failed: Any = pytest.fail.Exception
-
-
-class _FailedInAWorker(_Failed, bdb.BdbQuit):  # type: ignore[misc]  # pytest hides the class
+class _FailedInAWorker(Failed, bdb.BdbQuit):
     """A failure that pytest does not follow with a debugger here, where there is nothing to see."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, pytrace=False)

@@ -77,6 +77,7 @@ def exchange(kind: str, value: Any) -> list[Any]:
     Raises:
         ExchangeError: A worker has ended or failed without taking part, or came for another kind.
     """
+    __tracebackhide__ = True  # pytest shows who called
     packed = _packed(value)
     if _control is None:
         return [value]
