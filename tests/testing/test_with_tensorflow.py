@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.testing.sessions import Session, session_once
+from tests.testing.sessions import Session, session, session_once
 
 TESTS = """\
 import os
@@ -120,6 +122,26 @@ FAIL = {
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return session_once(tmp_path_factory, {"test_it.py": TESTS})
+
+
+IMPORTS = """\
+import os
+import pytest
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.tfdist
+def test_it(number, tf_worker):
+    import tensorflow as tf
+    tf.distribute.MultiWorkerMirroredStrategy()
+    with open("pids", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+"""
+
+
+def test_importing_tensorflow_in_a_test_leaves_nothing_that_matters(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(IMPORTS)
+    assert session(tmp_path).code == 0
+    assert len(set((tmp_path / "pids").read_text().split())) == 2
 
 
 def test_everything_else_passes(ran: Session) -> None:

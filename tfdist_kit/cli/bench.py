@@ -11,7 +11,7 @@ from typing import Any
 
 from tfdist_kit._errors import UsageError
 
-WHAT = ("startup", "death", "memory", "output")
+WHAT = ("startup", "testing", "death", "memory", "output")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -65,11 +65,14 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _rows(args: argparse.Namespace, folder: Path) -> Iterator[str]:
-    from tfdist_kit.bench import death, memory, output, startup
+    from tfdist_kit.bench import death, memory, output, startup, testing
 
     wanted = args.what or WHAT
     if "startup" in wanted:
         for one in startup.contests(folder, args.workers):
+            yield from one.measure(args.rounds).rows()
+    if "testing" in wanted:
+        for one in testing.contests(folder):
             yield from one.measure(args.rounds).rows()
     if "death" in wanted:
         for one in death.contests(folder):

@@ -16,7 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 # The import of TensorFlow sets these, a strategy and pytest the others.
-_MADE_BY_IMPORTS = ("KMP_", "TF2_BEHAVIOR", "HDF5_", "TPU_", "PYTEST_", "no_grpc_proxy", "COV_")
+_MADE_BY_IMPORTS = (
+    *("ENABLE_RUNTIME_UPTIME_TELEMETRY", "HDF5_", "KMP_", "TF2_BEHAVIOR", "TPU_ML_"),
+    *("COV_", "PYTEST_", "no_grpc_proxy"),
+)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
 
