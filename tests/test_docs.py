@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,7 @@ def anchors(text: str) -> set[str]:
 
 @pytest.mark.parametrize("name", TEXT)
 def test_every_link_leads_somewhere(name: str) -> None:
-    for link in LINK.findall(TEXT[name]):
+    for link in LINK.findall(BLOCK.sub("", TEXT[name])):
         if link.startswith("https://"):
             continue
         path, _, anchor = link.partition("#")
@@ -128,8 +128,71 @@ def test_the_program_with_a_cluster_of_its_own(tmp_path: Path) -> None:
     assert done.stdout == "[1.0, 1.0]\n", done.stderr
 
 
+# Pages whose Python examples are test files; which of them fail, and which text shows how.
+TEST_PAGES = {"docs/testing.md": {1}, "docs/checks.md": set()}
+
+
+def ended_session(folder: Path, examples: Sequence[str]) -> str:
+    for number, body in enumerate(examples):
+        (folder / f"test_{number}.py").write_text(body)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir=.", "-rA", "--color=no"],
+        cwd=folder,
+        env={**os.environ, **QUIET, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", TEST_PAGES)
+def test_the_tests_on_a_page_end_as_it_says(tmp_path: Path, page: str) -> None:
+    examples = [body for name, body in blocks("python") if name == page]
+    out = ended_session(tmp_path, examples)
+    ended = set(re.findall(r"^(PASSED|FAILED|ERROR|SKIPPED) test_(\d+)", out, re.MULTILINE))
+    expected = {
+        ("FAILED" if number in TEST_PAGES[page] else "PASSED", str(number))
+        for number in range(len(examples))
+    }
+    assert ended == expected, out
+    if TEST_PAGES[page]:
+        [told] = [body for name, body in blocks("text") if name == page]
+        for line in told.replace("test_it.py", "test_1.py").splitlines():
+            assert line in out
+
+
+# How the right examples of the page become the wrong ones whose messages it shows.
+MADE_WRONG = [
+    (
+        0,
+        "loss = tf.nn.compute_average_loss(errors, global_batch_size=8)",
+        "loss = tf.reduce_mean(errors)",
+    ),
+    (1, "training_data(seed=1)", "training_data()"),
+    (2, 'rate.assign(strategy.reduce("MEAN", measured, axis=None))', "rate.assign(float(rank))"),
+]
+
+
+def test_wrong_programs_get_the_messages_on_the_page(tmp_path: Path) -> None:
+    examples = [body for name, body in blocks("python") if name == "docs/checks.md"]
+    told = [body for name, body in blocks("text") if name == "docs/checks.md"]
+    wrong = []
+    for number, right, change in MADE_WRONG:
+        assert right in examples[number]
+        wrong.append(examples[number].replace(right, change))
+    out = re.sub(r"^E +", "", ended_session(tmp_path, wrong), flags=re.MULTILINE)
+    assert out.count("\nFAILED ") == len(wrong), out
+    for text in told:
+        for line in map(str.strip, text.splitlines()):
+            if not re.search(r"row \d|never read", line):  # those that a shuffle chooses
+                assert line in out
+
+
 def test_every_page_with_python_examples_is_run() -> None:
-    assert {name for name, _ in blocks("python")} == {"README.md", CLUSTER_PAGE, *LEFT_OUT}
+    pages = {name for name, _ in blocks("python")}
+    assert pages == {"README.md", CLUSTER_PAGE, *LEFT_OUT, *TEST_PAGES}
 
 
 def test_every_public_name_is_on_some_page() -> None:
