@@ -10,6 +10,17 @@ CONFTEST = """\
 import os
 import pytest
 
+class OfConftest: pass
+
+@pytest.fixture
+def of_conftest(): return OfConftest()
+
+def pytest_configure(config):
+    assert config.getoption("--color-of-sky") == "blue"
+
+def pytest_collection_modifyitems(config):
+    config.cache.set("a", 1)
+
 def pytest_addoption(parser):
     parser.addoption("--color-of-sky")
 
@@ -32,6 +43,7 @@ import os, sys, unittest
 from dataclasses import dataclass
 from pathlib import Path
 import pytest
+from conftest import OfConftest
 
 pytestmark = pytest.mark.tfdist
 
@@ -99,6 +111,38 @@ def test_logs_are_captured(caplog):
     logging.getLogger("a").warning("careful")
     assert caplog.messages == ["careful"]
 
+@pytest.mark.parametrize("again", [1, 2])
+def test_a_class_of_conftest(of_conftest, again):
+    assert isinstance(of_conftest, OfConftest)
+
+def test_cache(cache, request):
+    cache.set("b", 2)
+    assert request.config.cache.get("b", 0) == 2
+
+@pytest.mark.usefixtures("connection")
+def test_what_was_not_sent_says_so(request):
+    request.getfixturevalue("connection").read()
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    yield
+    os.chdir(before)
+
+def test_the_working_directory(elsewhere, tmp_path):
+    assert os.getcwd() == str(tmp_path)
+
+def test_it_counts_as_a_process_of_xdist(request, tf_worker):
+    assert request.config.workerinput["workerid"] == f"rank{tf_worker.rank}"
+
+@pytest.fixture(autouse=True)
+def quiet_one():
+    pass
+
+def test_tells_what_was_made_elsewhere():
+    assert False
+
 def test_request(request, pytestconfig):
     assert request.node.name == "test_request"
     assert request.getfixturevalue("own") == Own(3)
@@ -122,8 +166,8 @@ class TestClass:
         self.where = in_the_worker()
 
     @pytest.fixture(autouse=True)
-    def attribute(self, tf_worker):
-        self.rank = tf_worker.rank
+    def attribute(self):
+        self.rank = int(os.environ["TFDIST_RANK"])
 
     def test_setup_method(self, tf_worker):
         assert self.where and self.rank == tf_worker.rank
@@ -141,6 +185,14 @@ class TestCase(unittest.TestCase):
 
     def test_unittest_that_fails(self):
         self.assertEqual(1, 2)
+
+    @pytest.mark.tfdist_replicas_agree
+    def test_unittest_with_a_check(self):
+        return 5
+
+@pytest.mark.tfdist_each_row_once(99)
+def test_check_without_a_name():
+    return [1]
 
 @pytest.mark.tfdist(workers=[1, 2, 3])
 def test_sizes(tf_worker):
@@ -169,6 +221,12 @@ def test_no_time(): pass
 
 @pytest.mark.tfdist(chief=1)
 def test_no_truth(): pass
+
+@pytest.mark.tfdist(timeout=float("inf"))
+def test_for_ever(): pass
+
+@pytest.mark.tfdist(workers=[])
+def test_no_values(): pass
 
 @pytest.mark.parametrize("letter", {object(), object()}, ids=lambda _: str(os.getpid()))
 def test_other_parameters_in_each_process(letter): pass
@@ -200,6 +258,17 @@ def test_drives_a_cluster(tf_cluster):
 def test_drives_a_larger_one(tf_cluster):
     assert tf_cluster.run(double, 3) == [6, 6, 6]
 
+def say(text):
+    print(text)
+
+def test_driven_output_is_shown(tf_cluster):
+    tf_cluster.run(say, "hello from a worker")
+    assert False
+
+@pytest.mark.tfdist_replicas_agree
+def test_drives_and_is_checked(tf_cluster):
+    return 5
+
 @pytest.mark.tfdist(workers=[1, 2])
 def test_drives_several(tf_cluster, tfdist_workers):
     assert len(tf_cluster.run(double, 3)) == tfdist_workers
@@ -219,6 +288,16 @@ FAIL = {
     "test_not_a_number": "the marker tfdist has workers=True",
     "test_two_evaluators": "the marker tfdist has evaluator=2\n  hint: use 0 or 1",
     "test_no_time": "the marker tfdist has timeout='60'",
+    "test_what_was_not_sent_says_so": "the value of the fixture 'connection' cannot be sent",
+    "test_tells_what_was_made_elsewhere": (
+        "made in pytest's own process, not in the workers: quiet_one"
+    ),
+    "TestCase::test_unittest_with_a_check": "is on a test whose result nobody sees",
+    "test_drives_and_is_checked": "is on a test whose result nobody sees",
+    "test_check_without_a_name": "the marker tfdist_each_row_once was given 99 without a name",
+    "test_for_ever": "the marker tfdist has timeout=inf",
+    "test_no_values": "the marker tfdist has workers=[]",
+    "test_driven_output_is_shown": "assert False",
     "test_no_truth": "the marker tfdist has chief=1\n  hint: use True or False",
 }
 
@@ -244,6 +323,11 @@ def test_everything_else_passes(ran: Session) -> None:
 def test_what_is_wrong_is_said_and_how_to_mend_it(ran: Session, name: str) -> None:
     assert FAIL[name] in ran[name].text
     assert "running.py" not in ran[name].text
+
+
+def test_output_of_a_driven_cluster_is_shown(ran: Session) -> None:
+    sections = ran["test_driven_output_is_shown"].sections
+    assert sections["Captured stdout of rank 1 (worker:1)"] == "hello from a worker\n"
 
 
 def test_options_with_several_values_have_readable_names(ran: Session) -> None:

@@ -122,6 +122,27 @@ def test_import_modes_and_names_that_are_there_twice(tmp_path: Path, mode: str) 
     assert outcomes(ran) == {"test_a": "passed", "test_b": "passed"}, ran.out
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("-p", "no:capture"),
+        ("-p", "no:cacheprovider"),
+        ("--noconftest",),
+        ("--disable-plugin-autoload", "-p", "tfdist_kit.testing.plugin"),
+        ("-W", "error"),
+    ],
+    ids=" ".join,
+)
+def test_other_ways_to_run_pytest(tmp_path: Path, args: tuple[str, ...]) -> None:
+    folder = tmp_path / "a [b] c"
+    files = {"conftest.py": "1/0\n"} if "--noconftest" in args else {}
+    project(folder, files, "import pytest, warnings\n@pytest.mark.tfdist\ndef test_it():\n"
+            "    with warnings.catch_warnings():\n        warnings.simplefilter('always')\n"
+            "        warnings.warn('x')\n")  # fmt: skip
+    ran = session(folder, *BARE, *args, "test_it.py")
+    assert outcomes(ran) == {"test_it": "passed"}, ran.out
+
+
 def test_output_is_shown_if_nothing_is_captured(tmp_path: Path) -> None:
     project(tmp_path, test_it="import pytest\n@pytest.mark.tfdist\n"
             "def test_it(tf_worker): print('hello from', tf_worker.rank)\n")  # fmt: skip
@@ -233,9 +254,11 @@ def test_a_breakpoint_without_a_terminal_says_how_to_get_one(tmp_path: Path) -> 
 
 def test_a_test_may_end_the_session(tmp_path: Path) -> None:
     project(tmp_path, test_it="import pytest\n@pytest.mark.tfdist\n"
-            "def test_it(): pytest.exit('enough')\ndef test_other(): pass\n")  # fmt: skip
+            "def test_it(): pytest.exit('enough', returncode=7)\n"
+            "def test_other(): pass\n")  # fmt: skip
     ran = session(tmp_path, *BARE)
     assert "Exit: enough (in rank " in ran.out
+    assert ran.code == 7
     assert "test_other" not in ran.tests
 
 

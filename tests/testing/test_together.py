@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -145,6 +146,39 @@ def test_workers_that_make_different_calls_are_told(cluster: LocalCluster) -> No
     assert cluster.run(rank) == [0, 1, 2], "the cluster goes on"
 
 
+def exchange_elsewhere() -> str:
+    told = []
+
+    def give() -> None:
+        try:
+            gather(1)
+        except Exception as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=give)
+    thread.start()
+    thread.join()
+    barrier()
+    return told[0]
+
+
+def test_only_the_thread_of_the_call_takes_part(cluster: LocalCluster) -> None:
+    for text in cluster.run(exchange_elsewhere):
+        assert "gather() was called by a thread of its own" in text
+
+
+def fork_and_return() -> int:
+    if os.fork() == 0:
+        return -1
+    os.wait()
+    return rank()
+
+
+def test_a_fork_of_a_worker_does_not_answer_for_it(cluster: LocalCluster) -> None:
+    assert cluster.run(fork_and_return) == [0, 1, 2]
+    assert cluster.run(rank) == [0, 1, 2]
+
+
 # One fate for all
 
 
@@ -184,6 +218,11 @@ def agree(values: list[Any]) -> None:
         ([np.arange(3)] * 3, ""),
         ([1, 2, 1], "  ranks 0, 2: 1\n  rank 1: 2"),
         ([1, 1.0, True], "  rank 0: 1\n  rank 1: 1.0\n  rank 2: True"),
+        ([float("nan")] * 3, ""),
+        ([np.array([np.nan])] * 3, ""),
+        ([[np.arange(3)]] * 3, ""),
+        ([{"a": np.arange(n)} for n in (1, 2, 1)], "  ranks 0, 2: {'a': array([0])}\n  rank 1: "),
+        ([np.arange(3), np.arange(3.0), np.arange(3)], "  ranks 0, 2: array([0, 1, 2])\n"),
         ([np.arange(3), np.arange(4), np.arange(3)], "  ranks 0, 2: array([0, 1, 2])\n  rank 1: "),
     ],
 )

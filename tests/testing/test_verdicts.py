@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.testing.sessions import Session, session_once
@@ -69,13 +71,87 @@ def test_skips(tf_worker):
 def test_skips_in_one(tf_worker):
     if tf_worker.rank == 1:
         pytest.skip("not here")
-    time.sleep(60)
 
 def test_skips_in_one_and_fails_in_the_other(tf_worker):
     if tf_worker.rank == 1:
         pytest.skip("not here")
-    time.sleep(0.3)
+    time.sleep(2)  # beyond what the others of a failed rank have
     assert tf_worker.rank == 1
+
+@pytest.mark.tfdist(timeout=1)
+def test_skips_in_one_and_hangs_in_the_other(tf_worker):
+    if tf_worker.rank == 1:
+        pytest.skip("not here")
+    time.sleep(60)
+
+@pytest.fixture
+def breaks_after_all(tf_worker):
+    yield
+    raise KeyError("after all")
+
+def test_skips_and_breaks_afterwards(breaks_after_all):
+    pytest.skip("not today")
+
+def test_fails_as_it_says_and_breaks_afterwards(breaks_after_all):
+    pytest.xfail("a known fault")
+
+def test_part_is_skipped_and_another_fails(subtests):
+    with subtests.test("a"):
+        pytest.skip("not this")
+    with subtests.test("b"):
+        assert 1 == 2
+
+def test_part_is_skipped(subtests):
+    with subtests.test("a"):
+        pytest.skip("not this")
+
+@pytest.mark.xfail(reason="known")
+def test_crashes_although_marked(tf_worker):
+    if tf_worker.rank == 1:
+        os.abort()
+
+def test_passes_although_marked_late(request):
+    request.applymarker(pytest.mark.xfail(reason="late", strict=True))
+
+def test_fails_as_marked_late(request):
+    request.applymarker(pytest.mark.xfail(reason="late", strict=True))
+    assert 1 == 2
+
+def test_is_its_own_cause(tf_worker):
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+    raise one
+
+@pytest.mark.tfdist(workers=1)
+def test_forks_and_lets_the_child_go_on():
+    if os.fork() == 0:
+        return
+    time.sleep(0.5)
+
+@pytest.mark.tfdist(workers=1)
+def test_fails_after_a_fork():
+    time.sleep(1)
+    assert 1 == 2
+
+@pytest.mark.tfdist(workers=1)
+def test_forks_and_fails():
+    if os.fork() == 0:
+        return
+    os.wait()
+    assert 1 == 2
+
+class TwoArguments(Warning):
+    def __init__(self, one, two): super().__init__(one, two)
+
+def test_warns_with_a_class_of_its_own():
+    warnings.warn(TwoArguments(1, 2))
+
+def test_closes_its_output():
+    sys.stdout.close()
+
+def test_has_output_again():
+    print("here")
+    sys.stdout.flush()
 
 @pytest.mark.skipif("sys.platform != ''", reason="everywhere")
 def test_is_skipped(tf_worker): pass
@@ -160,6 +236,21 @@ OUTCOMES = {
     "test_skips": "skipped",
     "test_skips_in_one": "skipped",
     "test_skips_in_one_and_fails_in_the_other": "failed",
+    "test_skips_in_one_and_hangs_in_the_other": "failed",
+    "test_skips_and_breaks_afterwards": "failed",
+    "test_fails_as_it_says_and_breaks_afterwards": "failed",
+    "test_part_is_skipped_and_another_fails": "failed",
+    "test_part_is_skipped": "passed",
+    "test_crashes_although_marked": "failed",
+    "test_passes_although_marked_late": "failed",
+    "test_fails_as_marked_late": "xfailed",
+    "test_is_its_own_cause": "failed",
+    "test_forks_and_lets_the_child_go_on": "passed",
+    "test_fails_after_a_fork": "failed",
+    "test_forks_and_fails": "failed",
+    "test_warns_with_a_class_of_its_own": "passed",
+    "test_closes_its_output": "passed",
+    "test_has_output_again": "passed",
     "test_is_skipped": "skipped",
     "test_fails_as_it_says": "xfailed",
     "test_fails_as_marked": "xfailed",
@@ -220,21 +311,35 @@ TELLS = {
         "the ranks are at different places",
     ],
     "test_skips": ["test_it.py", "58", "Skipped: not today"],
+    "test_skips_in_one_and_hangs_in_the_other": ["rank 0 (worker:0) timed out: is at test_it.py:"],
+    "test_skips_and_breaks_afterwards": ["KeyError: 'after all'"],
+    "test_is_its_own_cause": ["ValueError: one"],
     "test_skips_in_one": ["Skipped: not here"],
     "test_fails_as_it_says": ["a known fault"],
     "test_passes_although_marked": ["[XPASS(strict)] known"],
-    "test_fixture_fails": ["KeyError: 'in the fixture'", "failed: test_it.py:96 in setup: "],
-    "test_teardown_fails": ["KeyError: 'at the end'", "failed: test_it.py:104 in teardown: "],
+    "test_fixture_fails": ["KeyError: 'in the fixture'", "failed: test_it.py:{setup} in setup: "],
+    "test_teardown_fails": [
+        "KeyError: 'at the end'",
+        "failed: test_it.py:{teardown} in teardown: ",
+    ],
     "test_raises_what_cannot_be_sent": ["Local: <_io.TextIOWrapper"],
     "test_ends_pytest_itself": ["the test ended pytest in the worker: KeyboardInterrupt"],
 }
 
 
+def line_of(text: str) -> int:
+    return next(n for n, line in enumerate(TESTS.splitlines(), 1) if text in line)
+
+
 @pytest.mark.parametrize("name", TELLS)
 def test_the_root_cause_comes_first_and_then_every_rank(ran: Session, name: str) -> None:
     text = ran[name].text
+    lines = {
+        "setup": line_of('raise KeyError("in the fixture")'),
+        "teardown": line_of('raise KeyError("at the end")'),
+    }
     for told in TELLS[name]:
-        assert told in text
+        assert re.sub(r"\{(\w+)\}", lambda found: str(lines[found[1]]), told) in text
     assert "tfdist_kit/" not in text
 
 

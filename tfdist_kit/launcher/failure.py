@@ -82,7 +82,9 @@ class Failure:
 def is_aftermath(error: BaseException) -> bool:
     """Tell whether `error` (or what it was raised from) only reports that a peer has gone."""
     seen: BaseException | None = error
-    while seen is not None:
+    known_already: set[int] = set()
+    while seen is not None and id(seen) not in known_already:
+        known_already.add(id(seen))  # a cause may be its own cause
         if isinstance(seen, ExchangeError) and seen.aftermath:
             return True
         known = type(seen).__name__ in _AFTERMATH_TYPES

@@ -9,7 +9,7 @@ In a process that is no worker of a cluster, each acts for that process alone.
 from __future__ import annotations
 
 import contextlib
-import importlib
+import pickle
 import reprlib
 from collections.abc import Iterator
 from typing import Any
@@ -120,11 +120,18 @@ def together() -> Iterator[None]:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same; NumPy is known by its arrays, and not imported for it."""
-    if type(one).__module__ == "numpy" or type(other).__module__ == "numpy":
-        numpy = importlib.import_module("numpy")
-        return bool(numpy.array_equal(one, other))
-    return type(one) is type(other) and bool(one == other)
+    """Whether two values are the same to the bit, or equal and of the same type."""
+    if type(one) is not type(other):
+        return False
+    if pickle.dumps(one) == pickle.dumps(other):
+        return True
+    if type(one).__module__ == "numpy" and getattr(one, "dtype", None) != other.dtype:
+        return False
+    try:
+        same = one == other
+        return bool(same.all()) if hasattr(same, "all") else bool(same)
+    except Exception:  # it cannot be said of these
+        return False
 
 
 def _ranks(ranks: list[int]) -> str:

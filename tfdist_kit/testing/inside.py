@@ -13,13 +13,14 @@ import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tfdist_kit import _first_use
 from tfdist_kit._errors import UsageError
-from tfdist_kit.testing import coverage_data, state
+from tfdist_kit.testing import coverage_data, sending, state
 from tfdist_kit.testing.check_marks import call_and_check
 from tfdist_kit.testing.order import Order
 from tfdist_kit.testing.worker import Worker, this_worker
@@ -37,16 +38,18 @@ class Ran:
         leftover: What the test has left behind that another test would meet; empty if nothing.
         warnings: What it warned of: category (pickled), text, file and line.
         quit: Why the session is to end, if it is: ``pytest.exit``, or a debugger that was left.
+        quit_code: With which code.
     """
 
     reports: tuple[Mapping[str, Any], ...]
     leftover: str
     warnings: tuple[tuple[bytes, str, str, int], ...] = ()
     quit: str = ""
+    quit_code: int | None = None
 
 
 class RankEnded(Exception):
-    """A test did not pass in a worker: it failed, or was skipped, or failed as expected.
+    """A test did not pass in a worker: it failed, as expected or not.
 
     Raised so that the cluster does not wait for ever for the other workers.
     """
@@ -67,13 +70,19 @@ def run_item(order: Order) -> Ran:
     before = state.snapshot()
     _first_use.watch_anew()
     with _as_ordered(order):
-        code = pytest.main([*order.args, *_debugging(order)], plugins=[plugin])
+        code = _pytest(order, plugin, *_debugging(order))
+    _forget_modules(order)
     left = state.left_behind(before)
-    ran = Ran(tuple(plugin.reports), left, tuple(plugin.warnings), plugin.quit)
-    if plugin.error is not None or not plugin.has_passed:
-        trouble = plugin.trouble or ("" if plugin.reports else f"pytest left with {code!s}")
+    ran = Ran(tuple(plugin.reports), left, tuple(plugin.warnings), plugin.quit, plugin.quit_code)
+    trouble = plugin.trouble or ("" if plugin.reports else _why_nothing(code))
+    if trouble or plugin.quit or plugin.has_failed:
         raise RankEnded(ran, trouble) from plugin.error
     return ran
+
+
+def _why_nothing(code: int) -> str:
+    name = pytest.ExitCode(code).name if code in list(pytest.ExitCode) else str(code)
+    return f"pytest ended in the worker without running the test ({name}); see what it wrote"
 
 
 def import_test(order: Order) -> None:
@@ -84,9 +93,14 @@ def import_test(order: Order) -> None:
     """
     plugin = Inside(order)
     with _as_ordered(order):
-        pytest.main([*order.args, "--collect-only"], plugins=[plugin])
+        _pytest(order, plugin, "--collect-only")
     if plugin.trouble:
         raise UsageError(plugin.trouble)
+
+
+def _pytest(order: Order, plugin: Inside, *more: str) -> int:
+    plugins = [plugin] if _is_debugged(order) else [plugin, _NoTerminal()]
+    return int(pytest.main([*order.args, *_cache(), *more], plugins=plugins))
 
 
 def _debugging(order: Order) -> tuple[str, ...]:
@@ -109,13 +123,36 @@ def _as_ordered(order: Order) -> Iterator[None]:
         from tfdist_kit.adapters.remade import meet_when_remade
 
         meet_when_remade()
-    os.chdir(order.cwd)
+    os.chdir(order.start)
     os.environ.pop("PYTEST_ADDOPTS", None)
     with coverage_data.measured(order.coverage):
         yield
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
+
+
+def _cache() -> tuple[str, ...]:
+    """A cache of this worker's own: the session's is that of pytest's process."""
+    folder = Path(os.environ["TFDIST_RUN_DIR"], f"cache_{os.environ['TFDIST_RANK']}")
+    return ("-o", f"cache_dir={folder}")
+
+
+def _forget_modules(order: Order) -> None:
+    """Forget the test's module, and conftests that pytest would import anew beside it.
+
+    Else the module would go on with what the old conftest had defined.
+    """
+    path = os.path.abspath(order.args[0].partition("::")[0])
+    for name, module in list(sys.modules.items()):
+        is_test = getattr(module, "__file__", None) == path
+        if name == "conftest" or (is_test and "." not in name):
+            del sys.modules[name]
+
+
+class _NoTerminal:
+    """Takes away who writes to a terminal, as soon as it is there."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.pluginmanager.unregister(name="terminalreporter")
 
 
 class Inside:
@@ -125,7 +162,9 @@ class Inside:
         reports: What pytest reported.
         error: What the test raised, or the fixture that failed.
         trouble: Why it could not be run at all, if so.
+        has_failed: Whether any part of the test has failed, be it as expected.
         quit: See `Ran`.
+        quit_code: See `Ran`.
         warnings: See `Ran`.
     """
 
@@ -136,21 +175,26 @@ class Inside:
         self._config: pytest.Config | None = None
         self.worker: Worker = this_worker(order.local_replicas)
         self.reports: list[Mapping[str, Any]] = []
-        self.has_passed = False
+        self.has_failed = False
         self.error: BaseException | None = None
         self.trouble = self.quit = ""
+        self.quit_code: int | None = None
         self.warnings: list[tuple[bytes, str, str, int]] = []
 
     # Before
 
-    @pytest.hookimpl(trylast=True)
+    @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Have the session's options, and nobody who writes to a terminal."""
+        """Have the session's options, before anybody looks at them.
+
+        A worker's pytest counts as a process of pytest-xdist, so that what a project does once for
+        a whole session is not done here.
+        """
         self._config = config
         for name, packed in self._order.options.items():
             setattr(config.option, name, pickle.loads(packed))
-        if not _is_debugged(self._order):
-            config.pluginmanager.unregister(name="terminalreporter")
+        worker = self.worker
+        setattr(config, "workerinput", {"workerid": f"rank{worker.rank}"})  # noqa: B010
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:
@@ -180,7 +224,7 @@ class Inside:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note who called ``pytest.exit``, or raised KeyboardInterrupt."""
         if isinstance(excinfo.value, pytest.exit.Exception):
-            self.quit = str(excinfo.value)
+            self.quit, self.quit_code = str(excinfo.value), excinfo.value.returncode
         else:
             self.trouble = f"the test ended pytest in the worker: {excinfo.exconly()}"
         self.error = excinfo.value
@@ -194,7 +238,7 @@ class Inside:
         if name in self._values:
             value = self._values[name]
         elif name in self._order.values.unsendable:
-            value = None
+            value = sending.NotSent(name, self._order.values.unsendable[name])
         else:
             return (yield)
         function, arguments = fixturedef.func, fixturedef.argnames
@@ -203,6 +247,11 @@ class Inside:
             return (yield)
         finally:
             fixturedef.func, fixturedef.argnames = function, arguments
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self) -> None:
+        """Be where the session is."""
+        os.chdir(self._order.cwd)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
@@ -225,10 +274,7 @@ class Inside:
         assert self._config is not None
         hook = self._config.hook
         self.reports.append(hook.pytest_report_to_serializable(config=self._config, report=report))
-        if report.when == "call":
-            self.has_passed = report.passed
-        elif not report.passed:
-            self.has_passed = False
+        self.has_failed |= report.failed or (report.skipped and hasattr(report, "wasxfail"))
 
     def pytest_warning_recorded(self, warning_message: Any, when: str) -> None:
         """Keep what the test warned of."""

@@ -6,6 +6,8 @@ an option with several values -> one test for each
 
 from __future__ import annotations
 
+import math
+import unittest
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from tfdist_kit._errors import UsageError
 
 MARK = "tfdist"
+_SEVERAL = (list, tuple, range)
 CHECKS = ("tfdist_same_as_single_process", "tfdist_each_row_once", "tfdist_replicas_agree")
 
 
@@ -56,11 +59,43 @@ def is_marked(node: pytest.Item | pytest.Function) -> bool:
 
 def several(node: Any) -> dict[str, list[Any]]:
     """The options that a test is to be run with several values of."""
-    return {
-        name: list(value)
-        for name, value in options(node).items()
-        if isinstance(value, (list, tuple, range))
-    }
+    found = options(node).items()
+    return {name: list(value) for name, value in found if isinstance(value, _SEVERAL) and value}
+
+
+def check(item: pytest.Item, *, in_workers: bool) -> Wish:
+    """Refuse marks that cannot be fulfilled.
+
+    Args:
+        item: The test.
+        in_workers: Whether its body runs in the workers.
+
+    Returns:
+        The cluster that it wants.
+
+    Raises:
+        UsageError: Says what is wrong.
+    """
+    for mark in item.iter_markers():
+        if mark.name not in CHECKS:
+            continue
+        if mark.args:
+            raise UsageError(
+                f"the marker {mark.name} was given {mark.args[0]!r} without a name",
+                hint="name it, as the check's parameter is called",
+            )
+        if not in_workers or _is_unittest(item):
+            raise UsageError(
+                f"the marker {mark.name} is on a test whose result nobody sees",
+                hint="mark a function that runs in the workers and returns what is to be checked; "
+                "or call the check yourself, from tfdist_kit.testing",
+            )
+    return wish_of(item)
+
+
+def _is_unittest(item: pytest.Item) -> bool:
+    owner = getattr(item, "cls", None)
+    return owner is not None and issubclass(owner, unittest.TestCase)
 
 
 def parameter(option: str) -> str:
@@ -113,7 +148,7 @@ def _check(name: str, value: Any) -> None:
         hint = "use True or False"
     elif name == "timeout":
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        wrong = value is not None and not (number and value > 0)
+        wrong = value is not None and not (number and 0 < value < math.inf)
         hint = "give a number of seconds above 0, or None"
     else:
         whole = isinstance(value, int) and not isinstance(value, bool)

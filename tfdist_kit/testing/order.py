@@ -5,6 +5,7 @@ the session's configuration, a test and its values -> Order -> arguments of a py
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ _NOT_PASSED_ON = frozenset(
         *("testrunuid", "htmlpath", "json_report", "debug"),
     }
 )
+_FLAGS = {
+    "disable_plugin_autoload": "--disable-plugin-autoload",
+    "noconftest": "--noconftest",
+}
 # A worker has imported the kit long before its pytest would have it rewritten.
 _LATE_REWRITE = (
     "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning"
@@ -42,7 +47,8 @@ class Order:
     Attributes:
         nodeid: The test.
         args: For ``pytest.main``.
-        cwd: Where pytest was started.
+        start: Where pytest was started.
+        cwd: Where the test is run.
         options: The session's options, by name, pickled one by one.
         values: The values of the fixtures that are not made in the workers.
         local_replicas: How many replicas a strategy has in each worker.
@@ -53,6 +59,7 @@ class Order:
 
     nodeid: str
     args: tuple[str, ...]
+    start: str
     cwd: str
     options: Mapping[str, bytes]
     values: Values
@@ -75,7 +82,8 @@ def order_for(
     return Order(
         nodeid=item.nodeid,
         args=_arguments(item),
-        cwd=str(config.invocation_params.dir),
+        start=str(config.invocation_params.dir),
+        cwd=os.getcwd(),
         options=_options(config),
         values=values,
         local_replicas=local_replicas,
@@ -89,8 +97,14 @@ def _arguments(item: pytest.Function) -> tuple[str, ...]:
     config = item.config
     _, _, rest = item.nodeid.partition("::")
     given = config.option
-    args = [f"{item.path}::{rest}", "--capture=no", "-q", f"--rootdir={config.rootpath}"]
+    path = os.path.relpath(item.path, config.invocation_params.dir)  # brackets may lie above
+    args = [f"{path}::{rest}", "-q", f"--rootdir={config.rootpath}"]
     args += [f"--import-mode={given.importmode}"]
+    for option, flag in _FLAGS.items():
+        if getattr(given, option, False):
+            args.append(flag)
+    if config.pluginmanager.hasplugin("capture"):
+        args.append("--capture=no")
     if config.inipath is not None:
         args += ["-c", str(config.inipath)]
     for plugin in given.plugins or ():
@@ -99,7 +113,7 @@ def _arguments(item: pytest.Function) -> tuple[str, ...]:
         args += ["-o", setting]
     for warning in given.pythonwarnings or ():
         args += ["-W", warning]
-    return (*args, "-W", _LATE_REWRITE, "-o", "addopts=", "-p", "no:cacheprovider")
+    return (*args, "-W", _LATE_REWRITE, "-o", "addopts=")
 
 
 def _options(config: pytest.Config) -> dict[str, bytes]:

@@ -25,13 +25,13 @@ class Told:
         merged: What became of it.
         wish: The cluster that it wanted.
         output: What the workers wrote, by a title.
-        history: What is to be known of the cluster, in a line; may be empty.
+        notes: What else is to be known, a line each.
     """
 
     merged: Merged
     wish: Wish
     output: Mapping[str, str]
-    history: str
+    notes: tuple[str, ...]
 
 
 def vector(told: Told) -> str:
@@ -47,7 +47,7 @@ def vector(told: Told) -> str:
     if replicas > 1:
         lines.append(f"{replicas} replicas in each worker, by a hook that TensorFlow does not have")
     lines += [_BREAKPOINT] if cause is not None and cause.text.endswith("bdb.BdbQuit") else []
-    return "\n".join((*lines, *filter(None, [told.history])))
+    return "\n".join((*lines, *told.notes))
 
 
 def amend(report: pytest.TestReport, told: Told) -> None:
@@ -58,12 +58,26 @@ def amend(report: pytest.TestReport, told: Told) -> None:
         told: What happened.
     """
     cause = told.merged.cause
-    if cause is not None and not report.passed:
+    _overrule(report, told)
+    if cause is not None:
         _tell_cause(report, told, cause)
     report.sections += _sections(told)
     for verdict in told.merged.verdicts:
         for theirs in verdict.reports:
             report.user_properties += theirs.user_properties if theirs.when == "call" else []
+
+
+def _overrule(report: pytest.TestReport, told: Told) -> None:
+    """What the workers have found counts: they know the marks that were made there, too."""
+    expected = next((each.text for each in told.merged.verdicts if each.kind == "xpassed"), None)
+    if told.merged.result == "failed":
+        report.outcome = "failed"
+        report.__dict__.pop("wasxfail", None)
+    elif told.merged.result == "passed":
+        report.outcome, report.longrepr = "passed", None
+        report.__dict__.pop("wasxfail", None)
+        if expected is not None:
+            report.wasxfail = expected
 
 
 def show(told: Told) -> None:
@@ -106,8 +120,7 @@ def _sections(told: Told) -> Iterator[tuple[str, str]]:
             yield f"{verdict.name} failed, too", verdict.telling.longreprtext
     yield from told.output.items()
     for verdict in merged.verdicts:
-        for report in verdict.reports:
-            for title, text in report.sections:
-                yield f"{title}, {verdict.name}", text
+        for title, text in verdict.reports[-1].sections if verdict.reports else ():
+            yield f"{title}, {verdict.name}", text
         if verdict.stacks:
             yield f"Stacks of {verdict.name}", verdict.stacks

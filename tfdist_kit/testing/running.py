@@ -32,6 +32,7 @@ from tfdist_kit.testing.warm import Lease, WarmClusters
 
 _PYTEST = ("pytest", "_pytest.terminal")
 _told = pytest.StashKey[Told]()
+_output = pytest.StashKey[Output]()
 
 
 class Runner:
@@ -64,7 +65,7 @@ class Runner:
     def prepare(self, item: pytest.Function) -> None:
         """Have a test run in the workers, and leave out the fixtures that are made there."""
         with _said_plainly():
-            marker.wish_of(item)
+            marker.check(item, in_workers=True)
             there = sending.made_in_workers(item)
         item.funcargs.update(dict.fromkeys(there))
         setattr(item, "runtest", partial(self._run, item, there))  # noqa: B010  # not a method
@@ -100,7 +101,8 @@ class Runner:
             ranks = verdicts.verdicts(self._config, outcome)
             merged = verdicts.merge(ranks, outcome.together)
             lease.keep = merged.result == "passed" and not _leftover(merged)
-            return Told(merged, wish, output.written(), _history(lease))
+            notes = (*_history(lease), *_silent(order))
+            return Told(merged, wish, output.written(), notes)
 
     def _slots_for(self, size: int) -> contextlib.AbstractContextManager[None]:
         if self._slots_folder is None:  # this process runs one test at a time
@@ -113,6 +115,9 @@ class Runner:
         if told is not None:
             del item.stash[_told]
             reporting.amend(report, told)
+        output = item.stash.get(_output, None)
+        if output is not None:
+            report.sections += output.written().items()
 
     # Tests that drive a cluster themselves
 
@@ -120,11 +125,12 @@ class Runner:
     def driven(self, item: pytest.Function) -> Iterator[LocalCluster]:
         """A cluster for a test that drives it; its workers know the test's module."""
         with _said_plainly():
-            wish = marker.wish_of(item)
+            wish = marker.check(item, in_workers=False)
             order = self._order(item, sending.NONE)
             cluster = self._clusters.new(wish)
         with self._slots_for(wish.size), cluster:
             cluster.run(inside.import_test, order)
+            item.stash[_output] = Output(cluster)
             yield cluster
 
 
@@ -137,7 +143,7 @@ def _said_plainly() -> Iterator[None]:
     except TfdistError as error:
         refusal = error
     if refusal is not None:
-        pytest.fail(str(refusal), pytrace=False)
+        raise Failed(str(refusal), pytrace=False) from None
 
 
 @contextlib.contextmanager
@@ -158,26 +164,34 @@ def _leftover(merged: Merged) -> bool:
     return any(verdict.ran is None or verdict.ran.leftover for verdict in merged.verdicts)
 
 
-def _history(lease: Lease) -> str:
-    if not lease.tests:
-        return ""
-    tests = "one test" if lease.tests == 1 else f"{lease.tests} tests"
-    return f"{tests} had used these processes before; --tfdist-fresh gives each its own"
+def _history(lease: Lease) -> Iterator[str]:
+    if lease.tests:
+        tests = "one test" if lease.tests == 1 else f"{lease.tests} tests"
+        yield f"{tests} had used these processes before; --tfdist-fresh gives each its own"
+
+
+def _silent(order: Order) -> Iterator[str]:
+    """Name the fixtures that may have done something here that the test expects there."""
+    if order.values.silent:
+        names = ", ".join(order.values.silent)
+        yield f"made in pytest's own process, not in the workers: {names}"
 
 
 def _warn(merged: Merged) -> None:
     """Warn here of what the workers warned of, each once."""
     told = {warning: None for rank in merged.verdicts if rank.ran for warning in rank.ran.warnings}
-    for packed, text, filename, line in told:
-        warnings.warn_explicit(text, _category(packed), filename, line)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")  # the workers have sifted them
+        for packed, text, filename, line in told:
+            warnings.warn_explicit(_warning(packed, text), None, filename, line)
 
 
-def _category(packed: bytes) -> type[Warning]:
+def _warning(packed: bytes, text: str) -> Warning:
     try:
         category: type[Warning] = pickle.loads(packed)
-    except Exception:  # of a class that this process does not know
-        return UserWarning
-    return category
+        return category(text)
+    except Exception:  # of a class that this process does not know, or cannot make so
+        return UserWarning(text)
 
 
 def _conclude(merged: Merged) -> None:
@@ -187,7 +201,7 @@ def _conclude(merged: Merged) -> None:
         return
     for verdict in merged.verdicts:
         if verdict.ran is not None and verdict.ran.quit:
-            pytest.exit(f"{verdict.ran.quit} (in {verdict.name})")
+            pytest.exit(f"{verdict.ran.quit} (in {verdict.name})", verdict.ran.quit_code)
     if merged.result == "skipped":
         pytest.skip(cause.text)
     if merged.result == "xfailed":

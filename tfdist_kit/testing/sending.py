@@ -2,8 +2,8 @@
 
 A fixture is made once, by pytest itself, and its value is sent to every worker. Those that act on
 the process they are made in are made in each worker instead: pytest's own such as ``monkeypatch``,
-``tf_worker``, setup methods, and whatever asks for one of these. Parameters are sent where they
-can be, and else are those of the worker's own pytest.
+``tf_worker``, setup methods, fixtures of a test class, and whatever asks for one of these.
+Parameters are sent where they can be, and else are those of the worker's own pytest.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ class Values:
 
     Attributes:
         packed: By the fixture's name, pickled together.
-        unsendable: Why others cannot be sent; no test body needs those.
+        unsendable: Why others cannot be sent; no test body asks for those by an argument.
+        silent: The fixtures whose value is None: what they do, they do in pytest's process.
     """
 
     packed: bytes
     unsendable: Mapping[str, str]
+    silent: tuple[str, ...] = ()
 
 
 NONE = Values(pickle.dumps({}), {})
@@ -54,7 +56,11 @@ NONE = Values(pickle.dumps({}), {})
 def made_in_workers(item: pytest.Function) -> frozenset[str]:
     """The fixtures of a test that are made in each worker."""
     needs = {name: _needs(item, name) for name in item.fixturenames}
-    acting = {name for name in needs if name in ACTS_HERE or name.startswith(_SETUP)}
+    acting = {
+        name
+        for name in needs
+        if name in ACTS_HERE or name.startswith(_SETUP) or _is_a_method(item, name)
+    }
     while more := {name for name in needs.keys() - acting if needs[name] & acting}:
         acting |= more
     return frozenset(acting | (needs.keys() & LOOKS_HERE))
@@ -66,6 +72,12 @@ def _needs(item: pytest.Function, name: str) -> set[str]:
     for definition in _definitions(item, name):
         found.update(definition.argnames)
     return found - {name}
+
+
+def _is_a_method(item: pytest.Function, name: str) -> bool:
+    """Whether a fixture belongs to a test class: it may act on the instance."""
+    definitions = _definitions(item, name)
+    return bool(definitions) and "::" in definitions[-1].baseid
 
 
 def _definitions(item: pytest.Function, name: str) -> Sequence[Any]:
@@ -102,7 +114,36 @@ def pack(item: pytest.Function, there: frozenset[str]) -> Values:
             hint=f"make it in the test's body, or in each worker: let {name} ask for tf_worker",
         )
     sent = {name: value for name, value in values.items() if name not in troubles}
-    return Values(pickle.dumps(sent), troubles)
+    given = getattr(item, "callspec", None)
+    silent = (name for name, value in sent.items() if value is None)
+    return Values(
+        pickle.dumps(sent),
+        troubles,
+        tuple(name for name in silent if given is None or name not in given.params),
+    )
+
+
+class NotSent:
+    """Stands in a worker for a value that could not be sent, and says so when it is used.
+
+    Args:
+        name: The fixture.
+        why: Why it could not be sent.
+    """
+
+    def __init__(self, name: str, why: str) -> None:
+        self.__dict__["_told"] = (name, why)
+
+    def __getattr__(self, _: str) -> Any:
+        self()
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Refuse."""
+        name, why = self.__dict__["_told"]
+        raise UsageError(
+            f"the value of the fixture {name!r} cannot be sent to the workers: {why}",
+            hint=f"make it in each worker: let {name} ask for tf_worker",
+        )
 
 
 def _parameters_as_given(item: pytest.Function) -> set[str]:

@@ -46,16 +46,34 @@ def _umask() -> int:
     return umask
 
 
-def _threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if not thread.daemon]
+def _streams() -> list[Any]:
+    """The standard streams, and whether something still lies under them."""
+    streams = (sys.stdout, sys.stderr)
+    found: list[Any] = [(stream, getattr(stream, "closed", None)) for stream in streams]
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            found.append(number)
+    return found
+
+
+def _numpy() -> Any:
+    """How NumPy takes errors; as it is at its start where it is not imported."""
+    numpy = sys.modules.get("numpy")
+    fallback = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+    return fallback if numpy is None else numpy.geterr()
 
 
 _PROBES: Mapping[str, Callable[[], Any]] = {
     "environment variables": _variables,
     "the umask": _umask,
-    "threads": _threads,
+    "threads": lambda: set(threading.enumerate()),
+    "timers": lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0,
+    "standard streams": _streams,
+    "NumPy's errors": _numpy,
     "signal handlers": lambda: [signal.getsignal(number) for number in _SIGNALS],
-    "the level of logging": lambda: logging.getLogger().level,
+    "the level of logging": lambda: (logging.getLogger().level, logging.root.manager.disable),
 }
 
 

@@ -20,6 +20,7 @@ from tfdist_kit.testing.output import trimmed
 Kind = Literal[
     "passed",
     "xpassed",
+    "xpassed strictly",
     "failed",
     "skipped",
     "xfailed",
@@ -59,7 +60,8 @@ class Verdict:
     @property
     def telling(self) -> pytest.TestReport | None:
         """The report that says why it did not pass."""
-        return next((report for report in self.reports if not report.passed), None)
+        failed = (report for report in self.reports if report.failed)
+        return next(failed, next((each for each in self.reports if not each.passed), None))
 
 
 @dataclass(frozen=True)
@@ -124,17 +126,19 @@ def _reported(config: pytest.Config, outcome: RankOutcome, ran: Ran, trouble: st
 
 
 def _kind_of(reports: Sequence[pytest.TestReport]) -> tuple[Kind, str]:
-    for report in reports:
-        reason = getattr(report, "wasxfail", None)
-        if report.skipped:
-            return ("skipped", _reason(report)) if reason is None else ("xfailed", reason)
-        if report.failed and str(report.longrepr).startswith(_XPASS):
-            return "xpassed", ""
-        if report.failed:
-            return "failed", headline(report)
-        if reason is not None:
-            return "xpassed", ""
-    return "passed", ""
+    failed = [each for each in reports if each.failed]
+    strict = [each for each in failed if str(each.longrepr).startswith(_XPASS)]
+    whole = [each for each in reports if type(each) is pytest.TestReport]  # not a part of the test
+    skipped = [each for each in whole if each.skipped and not hasattr(each, "wasxfail")]
+    expected = [each for each in whole if hasattr(each, "wasxfail")]
+    if len(failed) > len(strict):
+        return "failed", headline(next(each for each in failed if each not in strict))
+    if strict:
+        return "xpassed strictly", str(strict[0].longrepr)
+    if expected:
+        kind: Kind = "xfailed" if expected[0].skipped else "xpassed"
+        return kind, expected[0].wasxfail
+    return ("skipped", _reason(skipped[0])) if skipped else ("passed", "")
 
 
 def _reason(report: pytest.TestReport) -> str:
@@ -152,25 +156,28 @@ def headline(report: pytest.TestReport) -> str:
     phase = "" if report.when == "call" else f" in {report.when}"
     path = os.path.relpath(crash.path)
     path = crash.path if path.startswith("..") else path
-    return f"{path}:{crash.lineno}{phase}: {message}"
+    place = "" if "/site-packages/" in crash.path else f"{path}:{crash.lineno}"
+    return f"{place}{phase}: {message}".removeprefix(": ").strip()
 
 
 def merge(ranks: Sequence[Verdict], together: Sequence[str] = ()) -> Merged:
     """What the verdicts make of the test.
 
-    One that did not pass decides. That a rank was skipped, or failed as expected, counts when no
-    rank failed but in consequence of that.
+    A rank that failed decides; then one that failed as expected, in consequence of which others
+    may have been aborted; then one that was skipped.
 
     Args:
         ranks: The verdicts, in rank order.
         together: What the places mean together at which some had not come to an end.
     """
-    failed = _first(ranks, ("failed", "crashed", "not started", "timed out"))
-    marked = _first(ranks, ("xfailed", "skipped"))
-    cause = failed or marked or _first(ranks, ("aborted",))
+    cause = (
+        _first(ranks, ("failed", "crashed", "not started", "timed out"))
+        or _first(ranks, ("xfailed",))
+        or _first(ranks, ("aborted", "xpassed strictly", "skipped"))
+    )
     result: Result = "passed" if cause is None else "failed"
-    if cause is not None and cause is marked:
-        result = "xfailed" if marked.kind == "xfailed" else "skipped"
+    if cause is not None and cause.kind in ("xfailed", "skipped"):
+        result = cause.kind
     return Merged(result, tuple(ranks), cause, tuple(together))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import pickle
 import socket
 import sys
@@ -92,8 +93,8 @@ def _by_value(thing: Any, why: str) -> bytes:
 def answer(fd: int) -> None:
     """Do what comes through a channel until it is closed: the caller's search path, then a call."""
     known: list[str] = []
+    pid = os.getpid()
     with socket.socket(fileno=fd) as control:
-        exchange.open_channel(control)
         while (got := channel.receive(control)) is not None:
             if got[0]["path"] != known:
                 known = got[0]["path"]
@@ -101,10 +102,13 @@ def answer(fd: int) -> None:
             call = channel.receive_bytes(control)
             if call is None:
                 return
-            reply = pickle.dumps(_call(call[0]))
+            with exchange.open_for(control, got[0]["call"]):
+                reply = pickle.dumps(_call(call[0]))
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):  # the function may have taken it away
                     stream.flush()
+            if os.getpid() != pid:
+                os._exit(0)  # a fork of the worker, which nobody has asked
             channel.send_bytes(control, reply)
 
 

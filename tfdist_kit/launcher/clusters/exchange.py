@@ -8,10 +8,12 @@ collective has failed, and nobody waits for a worker that will not come: the cal
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import socket
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +27,13 @@ class Offer:
     """What a worker gives to its peers.
 
     Attributes:
+        call: The call that it belongs to.
         kind: What it does, such as ``gather``; all must do the same.
         place: ``file:line`` of the call.
         value: Pickled.
     """
 
+    call: int
     kind: str
     place: str
     value: bytes
@@ -55,13 +59,24 @@ class NotExchanged:
     aftermath: bool
 
 
-_control: socket.socket | None = None
+_open: tuple[socket.socket, int] | None = None
+_is_worker = False
 
 
-def open_channel(control: socket.socket) -> None:
-    """Have this process's offers go through the channel by which it gets its calls."""
-    global _control
-    _control = control
+@contextlib.contextmanager
+def open_for(control: socket.socket, call: int) -> Iterator[None]:
+    """While a call runs here, have its offers go through the channel by which it came.
+
+    Args:
+        control: The channel.
+        call: The number of the call.
+    """
+    global _open, _is_worker
+    _open, _is_worker = (control, call), True
+    try:
+        yield
+    finally:
+        _open = None
 
 
 def exchange(kind: str, value: Any) -> list[Any]:
@@ -76,13 +91,20 @@ def exchange(kind: str, value: Any) -> list[Any]:
 
     Raises:
         ExchangeError: A worker has ended or failed without taking part, or came for another kind.
+        UsageError: The value cannot be sent, or this is not the thread of the call.
     """
     __tracebackhide__ = True  # pytest shows who called
     packed = _packed(value)
-    if _control is None:
+    if not _is_worker:
         return [value]
-    channel.send_bytes(_control, pickle.dumps(Offer(kind, _place(), packed)))
-    got = channel.receive_bytes(_control)
+    if _open is None or threading.current_thread() is not threading.main_thread():
+        raise UsageError(
+            f"{kind}() was called by a thread of its own, or after the call had ended",
+            hint="call it from the thread that the call runs in",
+        )
+    control, call = _open
+    channel.send_bytes(control, pickle.dumps(Offer(call, kind, _place(), packed)))
+    got = channel.receive_bytes(control)
     if got is None:
         raise ExchangeError(f"the cluster was closed during {kind}()", aftermath=True)
     reply: Exchanged | NotExchanged = pickle.loads(got[0])

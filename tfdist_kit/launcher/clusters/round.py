@@ -7,6 +7,7 @@ packed call -> every member's channel -> answers as they come; deaths; one deadl
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pickle
 import selectors
@@ -38,6 +39,9 @@ def wait_for_answers(
     return _Round(members, limit, drain).run(packed)
 
 
+_numbers = itertools.count()
+
+
 class _Round:
     def __init__(self, members: Sequence[Member], limit: float | None, drain: float | None) -> None:
         self._members = {member.rank: member for member in members}
@@ -47,13 +51,15 @@ class _Round:
         self._answers: dict[int, Answer] = {}
         self._offers: dict[int, Offer] = {}
         self._gone: dict[int, str] = {}
+        self._number = next(_numbers)
         self._selector = selectors.DefaultSelector()
 
     def run(self, packed: bytes) -> dict[int, Answer]:
         for member in self._waiting.values():
             with contextlib.suppress(OSError):  # it has died, which is noticed below
                 member.control.settimeout(self._left())
-                channel.send(member.control, {"path": [os.fspath(path) for path in sys.path]})
+                path = [os.fspath(path) for path in sys.path]
+                channel.send(member.control, {"path": path, "call": self._number})
                 channel.send_bytes(member.control, packed)
         with self._selector:
             for member in self._waiting.values():
@@ -72,7 +78,8 @@ class _Round:
             return
         said = self._said_by(member)
         if isinstance(said, Offer):
-            self._offers[member.rank] = said
+            if said.call == self._number:
+                self._offers[member.rank] = said
         else:
             self._on_end(member, said)
         self._settle_exchange()
