@@ -354,7 +354,7 @@ def test_a_worker_that_is_killed_during_a_call(tmp_path: Path) -> None:
             killer = threading.Timer(0.1, made.kill, (1,))
             killer.start()
             with pytest.raises(WorkerLostError, match=r"rank 1 .* was killed by SIGKILL"):
-                made.run(time.sleep, 0.2)
+                made.run(time.sleep, 30)
             killer.join()
             assert made._spawner.trouble == ""
             made.restart()
