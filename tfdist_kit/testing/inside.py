@@ -140,7 +140,7 @@ def _forget_modules(order: Order) -> None:
 
     Else the module would go on with what the old conftest had defined.
     """
-    path = os.path.abspath(order.args[0].partition("::")[0])
+    path = os.path.normpath(os.path.join(order.start, order.args[0].partition("::")[0]))
     for name, module in list(sys.modules.items()):
         is_test = getattr(module, "__file__", None) == path
         if name == "conftest" or (is_test and "." not in name):

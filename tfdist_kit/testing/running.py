@@ -137,13 +137,10 @@ class Runner:
 @contextlib.contextmanager
 def _said_plainly() -> Iterator[None]:
     """Show our own errors without our own lines."""
-    refusal: TfdistError | None = None
     try:
         yield
     except TfdistError as error:
-        refusal = error
-    if refusal is not None:
-        raise Failed(str(refusal), pytrace=False) from None
+        raise Failed(str(error), pytrace=False) from None
 
 
 @contextlib.contextmanager
