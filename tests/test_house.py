@@ -19,7 +19,8 @@ KNOWS = {
     "adapters": {"tf_config", "launcher"},
     "testing": {"tf_config", "launcher", "adapters"},
     "bench": {"tf_config", "launcher"},
-    "cli": {"tf_config", "launcher", "bench"},
+    "conformance": {"tf_config", "launcher", "adapters", "testing"},
+    "cli": {"tf_config", "launcher", "bench", "conformance"},
 }
 TENSORFLOW = {"tensorflow", "keras", "tf_keras", "tensorflow_datasets"}
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
