@@ -53,11 +53,16 @@ def vector(told: Told) -> str:
 def amend(report: pytest.TestReport, told: Told) -> None:
     """Make a test's report tell what happened in the workers.
 
+    Its attribute ``tfdist_verdicts`` is what `Verdict.to_dict` says of each rank; it stays when
+    pytest-xdist sends the report on.
+
     Args:
         report: pytest's report of the call.
         told: What happened.
     """
     cause = told.merged.cause
+    verdicts = [verdict.to_dict() for verdict in told.merged.verdicts]
+    setattr(report, "tfdist_verdicts", verdicts)  # noqa: B010  # not declared by pytest
     if cause is not None and not report.passed:
         _tell_cause(report, told, cause)
     report.sections += _sections(told)
