@@ -13,11 +13,12 @@ from dataclasses import replace
 from tfdist_kit._errors import UsageError
 from tfdist_kit.conformance.binding import mutant_problems
 from tfdist_kit.conformance.evidence import Result
-from tfdist_kit.conformance.found import Found, Progress, plan_for
+from tfdist_kit.conformance.found import Found, Progress, Wish, plan_for
 from tfdist_kit.conformance.killing import KILLED, NOT_RUN, SURVIVED, Killing
 from tfdist_kit.conformance.marks import Mutant
-from tfdist_kit.conformance.sessions import Log, Stop, session
+from tfdist_kit.conformance.sessions import Log, SessionBrokeError, Stop, Stopped, session
 from tfdist_kit.conformance.suites import Suite
+from tfdist_kit.conformance.surroundings import surroundings
 
 
 def mutants_of(suite: Suite, found: Found) -> list[Mutant]:
@@ -63,6 +64,25 @@ def run(
         return []
     log = session(suite, plan, stop=stop, arguments=found.wish.arguments, on_result=tell)
     return [killing(log, one) for one in mutants]
+
+
+def run_alone(
+    suite: Suite, wish: Wish, progress: Progress, stop: Stop, *, everything: bool = False
+) -> Found:
+    """Run the mutants and nothing else; the arguments are those of `run`.
+
+    Raises:
+        UsageError: It cannot be done as asked.
+    """
+    found = Found(wish, surroundings(), wish.chosen(suite.register()))
+    try:
+        found.killings = run(suite, found, progress, stop, everything=everything)
+        found.complete = True
+    except Stopped:
+        found.trouble = "it was stopped"
+    except SessionBrokeError as error:
+        found.trouble = str(error)
+    return found
 
 
 def _is_done(log: Log, one: Mutant) -> bool:
