@@ -25,6 +25,10 @@ DEVIATION = {
 }
 
 
+SUPPORTED = ("2.18.1", "2.19.1", "2.20.0", "2.21.0")
+PACKAGED = load()
+
+
 def lines(values: dict[str, str]) -> str:
     return "".join(f"{key} = {value}\n" for key, value in values.items() if value)
 
@@ -187,3 +191,64 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "toy.toml").write_bytes(b"\xff")
     with pytest.raises(RegisterError, match=r"toy\.toml is not TOML"):
         load(tmp_path)
+
+
+def test_every_document_has_a_title_an_address_and_claims() -> None:
+    assert PACKAGED.documents
+    for document in PACKAGED.documents:
+        assert document.title
+        assert document.page.startswith("https://www.tensorflow.org/")
+        assert PACKAGED.of_document(document.name)
+
+
+@pytest.mark.parametrize("claim", PACKAGED.claims, ids=lambda claim: claim.id)
+def test_a_claim_is_one_plain_statement(claim: Claim) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9][ -~]{10,190}[^.]\.", claim.statement)
+    assert PACKAGED.claim(claim.id) is claim
+    assert sum(other.statement == claim.statement for other in PACKAGED) == 1
+
+
+ANCHORS = {
+    "multi_worker_mirrored": {
+        "top",
+        "args",
+        "attributes",
+        "saving",
+        "known-issues",
+        "distribute_datasets_from_function",
+        "experimental_distribute_dataset",
+        "experimental_local_results",
+        "experimental_make_numpy_dataset",
+        "experimental_run",
+        "make_dataset_iterator",
+        "make_input_fn_iterator",
+        "reduce",
+        "run",
+        "scope",
+        "update_config_proto",
+    }
+}
+
+
+@pytest.mark.parametrize("document", ANCHORS)
+def test_each_heading_of_a_page_has_claims_and_no_other(document: str) -> None:
+    assert {claim.anchor for claim in PACKAGED.of_document(document)} == ANCHORS[document]
+
+
+DEVIATING = [claim for claim in PACKAGED if claim.deviations]
+
+
+@pytest.mark.parametrize("claim", DEVIATING, ids=lambda claim: claim.id)
+def test_a_deviation_is_of_some_supported_version_and_never_two_of_one(claim: Claim) -> None:
+    for deviation in claim.deviations:
+        assert any(deviation.applies_to(version) for version in SUPPORTED)
+        assert deviation.link.startswith("https://") or not deviation.link
+    for version in SUPPORTED:
+        assert sum(deviation.applies_to(version) for deviation in claim.deviations) <= 1
+
+
+@pytest.mark.parametrize("claim", DEVIATING, ids=lambda claim: claim.id)
+def test_a_deviation_says_how_its_check_fails(claim: Claim) -> None:
+    for deviation in claim.deviations:
+        assert deviation.match != "TODO"
+        assert not re.search(deviation.match, ""), "it would match any failure"

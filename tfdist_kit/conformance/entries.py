@@ -32,7 +32,7 @@ class Needs:
     """What must be there for a claim to show.
 
     Attributes:
-        workers: How many worker processes.
+        workers: How many processes that train; a chief is one of them.
         local_replicas: How many replicas in each.
         graph: Whether TensorFlow runs in v1 graph mode.
         keras: Which Keras: 2 (tf_keras) or 3; 0 if none.
