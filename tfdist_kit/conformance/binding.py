@@ -107,17 +107,21 @@ def chosen(items: Sequence[pytest.Item], plan: Plan) -> list[pytest.Item]:
         if (wanted is None or wanted & set(claims_of(item)))
         and (plan.checks is None or item.nodeid in plan.checks)
     ]
-    return _smallest(kept) if plan.quick else kept
+    return _smallest(kept, plan.quick) if plan.quick else kept
 
 
-def _smallest(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """For each claim, its check that needs the fewest processes."""
+def _smallest(items: Sequence[pytest.Item], quick: Sequence[str]) -> list[pytest.Item]:
+    """Of the claims in `quick`, the check that needs the fewest processes; of others, all."""
     best: dict[str, pytest.Item] = {}
     for item in items:
         for each in claims_of(item):
             if each not in best or _shape(item) < _shape(best[each]):
                 best[each] = item
-    return [item for item in items if item in best.values()]
+    return [
+        item
+        for item in items
+        if any(each not in quick or best[each] is item for each in claims_of(item))
+    ]
 
 
 def under_mutants(items: Sequence[pytest.Item], plan: Plan) -> list[pytest.Item]:

@@ -21,7 +21,7 @@ from tfdist_kit.conformance.scrub import scrubbed
 Kind = Literal["held", "failed", "timed out", "skipped", "broken"]
 
 _RIG = re.compile(
-    r"^(Failed: )?TFD\d+:|^tfdist_kit\._errors\."
+    r"^(Failed: )?TFD\d+:|^ModuleNotFoundError:|^tfdist_kit\._errors\."
     r"(UsageError|UnsupportedVersionError|MissingDependencyError|ClusterError|ExchangeError)\b"
 )
 _DRIVEN_TIMEOUT = "tfdist_kit._errors.ClusterTimeoutError"

@@ -59,7 +59,7 @@ def run(
                 told.add(one.name)
                 progress.step(killing(log, one).result, one.name)
 
-    plan = replace(plan_for(suite, found), mutants=pairs, claims=claims, quick=False)
+    plan = replace(plan_for(suite, found), mutants=pairs, claims=claims, quick=())
     if not mutants:
         return []
     log = session(suite, plan, stop=stop, arguments=found.wish.arguments, on_result=tell)

@@ -21,7 +21,7 @@ class Plan:
         subject: What the checks are about.
         claims: The claims to check; None for all.
         checks: Node ids of the checks to run; None for all of those claims.
-        quick: Whether only the smallest check of each claim is run.
+        quick: Claims of which only the smallest check is run.
         mutants: Pairs of a mutant's name and the claims that are checked under it; the checks run
             without a mutant, too.
     """
@@ -31,7 +31,7 @@ class Plan:
     subject: str = "stock"
     claims: Sequence[str] | None = None
     checks: Sequence[str] | None = None
-    quick: bool = False
+    quick: Sequence[str] = ()
     mutants: Sequence[tuple[str, Sequence[str]]] = ()
 
     def write(self, path: Path) -> None:

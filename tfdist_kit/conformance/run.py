@@ -51,7 +51,7 @@ def _first(suite: Suite, found: Found, progress: Progress, stop: Stop) -> None:
     def tell(log: Log, result: Result) -> None:
         found.log = log
         for claim in found.claims:
-            if claim.id not in told and _is_done(log, claim.id, result, quick=found.wish.quick):
+            if claim.id not in told and _is_done(log, claim.id, result, wish=found.wish):
                 told.add(claim.id)
                 progress.step(found.outcome(claim).name, claim.id)
 
@@ -59,12 +59,12 @@ def _first(suite: Suite, found: Found, progress: Progress, stop: Stop) -> None:
     found.log = session(suite, plan, stop=stop, arguments=found.wish.arguments, on_result=tell)
 
 
-def _is_done(log: Log, claim: str, result: Result, *, quick: bool) -> bool:
+def _is_done(log: Log, claim: str, result: Result, *, wish: Wish) -> bool:
     check = log.checks.get(result.check)
     if check is None or claim not in check.claims:
         return False
     ran = {name for name, _ in log.results}
-    return quick or all(c.check in ran for c in log.checks.values() if claim in c.claims)
+    return wish.quick or all(c.check in ran for c in log.checks.values() if claim in c.claims)
 
 
 def _again(suite: Suite, found: Found, progress: Progress, stop: Stop) -> None:

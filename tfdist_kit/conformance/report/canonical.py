@@ -22,7 +22,7 @@ from tfdist_kit.conformance.claims import Claim, Deviation, Needs, Register
 from tfdist_kit.conformance.evidence import Result
 from tfdist_kit.conformance.found import Found
 from tfdist_kit.conformance.killing import KILLED, NOT_RUN, Killing
-from tfdist_kit.conformance.outcomes import ANSWERED, CONFORMS, UNTESTABLE, expected
+from tfdist_kit.conformance.outcomes import ANSWERED, CONFORMS, UNTESTABLE
 from tfdist_kit.conformance.report.schema import violations
 from tfdist_kit.conformance.subjects import STOCK
 
@@ -94,7 +94,6 @@ def _share(count: int, of: int) -> dict[str, Any]:
 
 def _claim(found: Found, claim: Claim) -> dict[str, Any]:
     outcome = found.outcome(claim)
-    deviation = expected(claim, found.around.tensorflow, found.wish.subject)
     killings = [one for one in found.killings or () if one.claim == claim.id]
     return {
         "id": claim.id,
@@ -107,7 +106,7 @@ def _claim(found: Found, claim: Claim) -> dict[str, Any]:
         "outcome": outcome.name,
         "reason": outcome.reason,
         "findings": list(outcome.findings),
-        "deviation": _deviation(deviation),
+        "deviation": _deviation(found.expected(claim)),
         "checks": [_check(found, result) for result in found.results_of(claim.id)],
         "mutants": [_killing(one) for one in killings],
         "reproduce": reproduce(claim.id, found.wish.subject),

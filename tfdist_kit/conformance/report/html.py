@@ -59,6 +59,8 @@ def _body(report: Report, other: Report | None) -> Iterator[str]:
     yield from _numbers(report)
     yield "</dl>"
     yield from _bar(report)
+    if other is not None:
+        yield f'<p><a href="#side-by-side">{escape(" and ".join(names(report, other)))}</a></p>'
     yield "</header><main>"
     yield from _filters(report)
     yield '<p id="shown" class="shown" role="status"></p>'
@@ -144,7 +146,7 @@ def _comparison(report: Report, other: Report | None) -> Iterator[str]:
         return
     found = [row for row in rows(report, other) if row.differs]
     one, two = names(report, other)
-    yield f'<section id="side-by-side"><h2>{escape(one.capitalize())}, {escape(two)}</h2>'
+    yield f'<section id="side-by-side"><h2>{escape(f"{one} and {two}".capitalize())}</h2>'
     if not found:
         yield "<p>Every claim has the same outcome in both.</p></section>"
         return

@@ -87,5 +87,6 @@ def _comparison(report: Report, other: Report | None) -> Iterator[str]:
         return
     found = [row for row in rows(report, other) if row.differs]
     headings = names(report, other)
-    yield from ("", f"## {headings[0].capitalize()}, {headings[1]}", "")
+    title = " and ".join(headings).capitalize()
+    yield from ("", f"## {title}", "")
     yield from table(headings, found) if found else ("Every claim has the same outcome in both.",)
