@@ -51,7 +51,7 @@ def test_list(made: Path) -> None:
         ["fake.ok.one", "core", "2", "checks"],
         ["fake.ok.two", "extended", "no", "mutant"],
         ["fake.ok.three", "informative", "no", "check"],
-        ["fake.known.four", "core", "1", "checks"],
+        ["fake.known.four", "core", "1", "check"],
         ["fake.no.five", "informative", "untestable", "About"],
         ["claims:", "5"],
     ]

@@ -123,6 +123,14 @@ def test_an_unknown_claim_is_refused(tmp_path: Path) -> None:
     assert "'fake.ok.oen', which is not in the register; did you mean fake.ok.one?" in ran.out
 
 
+def test_a_register_that_is_wrong_is_refused(tmp_path: Path) -> None:
+    suite(tmp_path, REGISTER.replace("core", "high", 1), CHECKS)
+    ran = session(tmp_path, *PLUGIN)
+    assert ran.code == 4
+    assert "fake.toml: fake.ok.one: level is 'high'" in ran.out
+    assert "INTERNALERROR" not in ran.out
+
+
 def test_the_kits_own_suite_needs_no_option(tmp_path: Path) -> None:
     ran = session(tmp_path, "--pyargs", "tfdist_kit.conformance", "--collect-only", "-q")
     assert ran.code in (0, 5), ran.out

@@ -308,6 +308,8 @@ def test_bindings_that_are_wrong(
 
 def test_checks_that_cannot_be_imported_leave_the_run_incomplete(tmp_path: Path) -> None:
     suite(tmp_path / "suite", SMALL, "import nowhere_to_be_found\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "index.html").write_text("of an earlier run")
     result = conformance(tmp_path, "run", "--suite", "suite", "--report", "out")
     assert result.code == 3, result
     assert "nowhere_to_be_found" in result.err
@@ -317,13 +319,24 @@ def test_checks_that_cannot_be_imported_leave_the_run_incomplete(tmp_path: Path)
     assert not (tmp_path / "out" / "index.html").exists()
 
 
+WAITS = (
+    '@claim("fake.ok.one")\ndef test_one(tf_worker):\n'
+    "    (HERE / f'here-{tf_worker.rank}').touch()\n    time.sleep(60)\n"
+)
+
+
+def test_nothing_lives_on_when_the_command_is_killed(tmp_path: Path) -> None:
+    suite(tmp_path / "suite", SMALL, WAITS)
+    with Command(("conformance", "run", "--suite", "suite"), tmp_path, ENV) as command:
+        command.wait_for(tmp_path / "suite" / "checks" / "here-*", 2)
+        command.process.kill()
+        command.process.wait()
+        command.assert_nothing_lives(within=10)
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_is_incomplete(tmp_path: Path, signum: int) -> None:
-    waits = (
-        '@claim("fake.ok.one")\ndef test_one(tf_worker):\n'
-        "    (HERE / f'here-{tf_worker.rank}').touch()\n    time.sleep(60)\n"
-    )
-    suite(tmp_path / "suite", SMALL, waits)
+    suite(tmp_path / "suite", SMALL, WAITS)
     args = ("conformance", "run", "--suite", "suite", "--report", "out")
     with Command(args, tmp_path, ENV) as command:
         command.wait_for(tmp_path / "suite" / "checks" / "here-*", 2)

@@ -200,8 +200,9 @@ def run_run(args: argparse.Namespace) -> int:
 
 
 def _write_views(folder: Path, report: Any, other: Any = None) -> None:
-    from tfdist_kit.conformance.report.views import write_views
+    from tfdist_kit.conformance.report.views import remove_views, write_views
 
+    remove_views(folder)
     if report["complete"]:
         for path in write_views(folder, report, other):
             print(f"view: {path}")

@@ -71,9 +71,9 @@ def lines(found: Sequence[Entry]) -> Iterator[str]:
     """A line for each claim, and how many there are."""
     width = max((len(entry.claim.id) for entry in found), default=0)
     for entry in found:
-        checks = "untestable" if entry.claim.untestable else f"{len(entry.checks)} checks"
-        told = entry.lacks or checks
-        claim = entry.claim
+        claim, count = entry.claim, len(entry.checks)
+        checks = "1 check" if count == 1 else f"{count} checks"
+        told = "untestable" if claim.untestable else entry.lacks or checks
         yield f"{claim.id:{width}}  {claim.level:11}  {told:10}  {claim.statement}"
     yield f"claims: {len(found)}"
 

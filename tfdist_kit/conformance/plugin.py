@@ -11,14 +11,18 @@ It is loaded by the checks' own conftest, and by ``-p`` where its options are wa
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import json
-from collections.abc import Generator, Iterable, Mapping
+import signal
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tfdist_kit._errors import TfdistError
 from tfdist_kit.conformance import binding
 from tfdist_kit.conformance.claims import Claim, Deviation
 from tfdist_kit.conformance.evidence import Result, result_of
@@ -31,6 +35,7 @@ from tfdist_kit.conformance.summing_up import SummingUp
 from tfdist_kit.conformance.surroundings import Surroundings, surroundings
 
 _INSIDE = "tfdist-inside"
+_PR_SET_PDEATHSIG = 1
 _NAME = "tfdist-conformance"
 
 
@@ -73,6 +78,21 @@ def _suite(config: pytest.Config, plan: Plan | None) -> Suite:
     return Suite(Path(plan.suite)) if plan else Suite.at(_option(config, "suite"))
 
 
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Have pytest refuse what the kit refuses."""
+    try:
+        yield
+    except TfdistError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _end_with_parent() -> None:
+    """Have this process interrupted when the one that started it is killed (Linux only)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT))
+
+
 class _InAWorker:
     """The plugin in a worker."""
 
@@ -93,6 +113,8 @@ class _Outside:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._plan = _plan(config)
+        if self._plan is not None and not hasattr(config, "workerinput"):
+            _end_with_parent()
         self._counts: Mapping[str, int] = {}
         self._mutant = _option(config, "mutant", "")
         self.summing_up = SummingUp(lambda: self._claims)
@@ -121,9 +143,14 @@ class _Outside:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Bind the checks, and keep those that the plan has run."""
-        ours = [item for item in items if self._is_ours(item)]
-        if not ours:
-            return
+        with _refused():
+            ours = [item for item in items if self._is_ours(item)]
+            if ours:
+                self._take(config, items, ours)
+
+    def _take(
+        self, config: pytest.Config, items: list[pytest.Item], ours: list[pytest.Item]
+    ) -> None:
         if wrong := binding.problems(ours, self._suite, self._claims):
             self._tell({"event": "problem", "lines": wrong})
             raise pytest.UsageError("\n".join(wrong))

@@ -12,6 +12,14 @@ from tfdist_kit.conformance.report.html import html
 from tfdist_kit.conformance.report.junit import junit
 from tfdist_kit.conformance.report.markdown import markdown
 
+NAMES = ("index.html", "junit.xml", "summary.md", "badge.json")
+
+
+def remove_views(folder: Path) -> None:
+    """Remove those of an earlier report."""
+    for name in NAMES:
+        (folder / name).unlink(missing_ok=True)
+
 
 def write_views(folder: Path, report: Report, other: Report | None = None) -> Iterator[Path]:
     """Write them all.
@@ -25,13 +33,13 @@ def write_views(folder: Path, report: Report, other: Report | None = None) -> It
         Each file when it is written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {
-        "index.html": html(report, other),
-        "junit.xml": junit(report),
-        "summary.md": markdown(report, other),
-        "badge.json": json.dumps(badge(report), indent=1) + "\n",
-    }
-    for name, text in texts.items():
+    texts = (
+        html(report, other),
+        junit(report),
+        markdown(report, other),
+        json.dumps(badge(report), indent=1) + "\n",
+    )
+    for name, text in zip(NAMES, texts, strict=True):
         path = folder / name
         path.write_text(text, encoding="utf-8")
         yield path
