@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.commands import Command, Result
-from tests.conformance.fakes import ENV, conformance, entry, once, suite
+from tests.commands import Result
+from tests.conformance.fakes import conformance, entry, once, suite
 
 REGISTER = "".join(
     (
@@ -228,121 +227,3 @@ def test_exit_codes(
     assert result.code == code, result
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert len(report["claims"]) == claims
-
-
-SMALL = "".join(
-    (
-        entry("fake.ok.one"),
-        entry("fake.ok.two", level="extended"),
-        entry("fake.known.three", deviation="of two"),
-    )
-)
-SMALL_CHECKS = """\
-@claim("fake.ok.one")
-@pytest.mark.tfdist(workers=[1, 2])
-def test_one(tf_worker): pass
-
-@claim("fake.ok.two")
-def test_two(tf_worker): pass
-
-@claim("fake.known.three")
-@pytest.mark.tfdist(workers=[1, 2])
-def test_three(tf_worker, subject):
-    assert subject.kind == "adapter" or tf_worker.size == 1, "of two"
-"""
-
-
-@pytest.mark.parametrize(
-    ("args", "checks", "code"),
-    [
-        (["--quick"], {"test_one[workers=1]", "test_three[workers=1]", "test_three[workers=2]"}, 0),
-        (["--profile", "core", "--document", "fake"], {"test_one[workers=1]",
-         "test_one[workers=2]", "test_three[workers=1]", "test_three[workers=2]"}, 0),
-        (["--claim", "fake.ok.two"], {"test_two"}, 0),
-        (["--claim", "fake.known.three", "--subject", "adapter"],
-         {"test_three[workers=1]", "test_three[workers=2]"}, 1),
-    ],
-)  # fmt: skip
-def test_selection(tmp_path: Path, args: list[str], checks: set[str], code: int) -> None:
-    suite(tmp_path / "suite", SMALL, SMALL_CHECKS)
-    result = conformance(tmp_path, "run", "--suite", "suite", "--report", "out", *args)
-    assert result.code == code, result
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
-    ran = {check["check"] for claim in report["claims"] for check in claim["checks"]}
-    assert {name.partition("::")[2] for name in ran} == checks
-
-
-def test_what_the_adapter_cures_has_to_conform_with_it(tmp_path: Path) -> None:
-    suite(tmp_path / "suite", SMALL + "cured_by_adapter = true\n", SMALL_CHECKS)
-    for subject, outcome in (("stock", "known deviation"), ("adapter", "conforms")):
-        args = ("--claim", "fake.known.three", "--subject", subject, "--report", subject)
-        result = conformance(tmp_path, "run", "--suite", "suite", *args)
-        assert result.code == 0, result
-        report = json.loads((tmp_path / subject / "report.json").read_text())
-        assert report["claims"][0]["outcome"] == outcome
-    beside = conformance(tmp_path, "report", "stock", "--beside", "adapter")
-    assert beside.code == 0, beside
-    table = (tmp_path / "stock" / "summary.md").read_text()
-    assert "| claim | stock | with tfdist |" in table
-    assert "| known deviation | conforms |" in table
-
-
-@pytest.mark.parametrize("args", [(), ("-n", "2")], ids=["alone", "xdist"])
-@pytest.mark.parametrize(
-    ("checks", "told"),
-    [
-        ('@claim("fake.ok.tow")\ndef test_it(): pass\n', "did you mean fake.ok.two?"),
-        ("def test_it(): pass\n", "is bound to no claim"),
-        ('@claim("fake.no.way")\ndef test_it(): pass\n', "which the register calls untestable"),
-    ],
-)
-def test_bindings_that_are_wrong(
-    tmp_path: Path, checks: str, told: str, args: tuple[str, ...]
-) -> None:
-    register = SMALL + entry("fake.no.way", 'untestable = "x"')
-    suite(tmp_path / "suite", register, checks)
-    result = conformance(tmp_path, "run", "--suite", "suite", *args)
-    assert result.code == 2, result
-    assert result.err.count(told) == 1
-
-
-def test_checks_that_cannot_be_imported_leave_the_run_incomplete(tmp_path: Path) -> None:
-    suite(tmp_path / "suite", SMALL, "import nowhere_to_be_found\n")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "index.html").write_text("of an earlier run")
-    result = conformance(tmp_path, "run", "--suite", "suite", "--report", "out")
-    assert result.code == 3, result
-    assert "nowhere_to_be_found" in result.err
-    again = conformance(tmp_path, "report", "out")
-    assert again.code == 2
-    assert "is refused: its run is incomplete" in again.err
-    assert not (tmp_path / "out" / "index.html").exists()
-
-
-WAITS = (
-    '@claim("fake.ok.one")\ndef test_one(tf_worker):\n'
-    "    (HERE / f'here-{tf_worker.rank}').touch()\n    time.sleep(60)\n"
-)
-
-
-def test_nothing_lives_on_when_the_command_is_killed(tmp_path: Path) -> None:
-    suite(tmp_path / "suite", SMALL, WAITS)
-    with Command(("conformance", "run", "--suite", "suite"), tmp_path, ENV) as command:
-        command.wait_for(tmp_path / "suite" / "checks" / "here-*", 2)
-        command.process.kill()
-        command.process.wait()
-        command.assert_nothing_lives(within=10)
-
-
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped_is_incomplete(tmp_path: Path, signum: int) -> None:
-    suite(tmp_path / "suite", SMALL, WAITS)
-    args = ("conformance", "run", "--suite", "suite", "--report", "out")
-    with Command(args, tmp_path, ENV) as command:
-        command.wait_for(tmp_path / "suite" / "checks" / "here-*", 2)
-        command.process.send_signal(signum)
-        result = command.result()
-        command.assert_nothing_lives()
-    assert result.code == 3, result
-    assert "incomplete: it was stopped" in result.err
-    assert not json.loads((tmp_path / "out" / "report.json").read_text())["complete"]

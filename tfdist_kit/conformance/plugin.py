@@ -61,8 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def subject(pytestconfig: pytest.Config) -> Subject:
     """What the check is about (see `tfdist_kit.conformance.subjects.Subject`)."""
-    plan = _plan(pytestconfig)
-    return Subject(plan.subject if plan else _option(pytestconfig, "subject", STOCK))
+    return Subject(_subject(pytestconfig, _plan(pytestconfig)))
 
 
 def _option(config: pytest.Config, name: str, default: Any = None) -> Any:
@@ -72,6 +71,11 @@ def _option(config: pytest.Config, name: str, default: Any = None) -> Any:
 def _plan(config: pytest.Config) -> Plan | None:
     path = _option(config, "plan")
     return Plan.read(path) if path else None
+
+
+def _subject(config: pytest.Config, plan: Plan | None) -> str:
+    kind: str = plan.subject if plan else _option(config, "subject", STOCK)
+    return kind
 
 
 def _suite(config: pytest.Config, plan: Plan | None) -> Suite:
@@ -132,9 +136,8 @@ class _Outside:
         return surroundings()
 
     def _expected(self, claim: str) -> Deviation | None:
-        default = self._plan.subject if self._plan else STOCK
-        subject = _option(self._config, "subject", STOCK) if self._plan is None else default
-        return expected(self._claims[claim], self._around.tensorflow, subject)
+        kind = _subject(self._config, self._plan)
+        return expected(self._claims[claim], self._around.tensorflow, kind)
 
     # Collection
 

@@ -13,6 +13,12 @@ def tone(name: str) -> str:
     return name.replace(" ", "-")
 
 
+def needed(claim: Report) -> list[str]:
+    """What a claim needs, as words that can be filtered by."""
+    wanted = claim["needs"].items()
+    return [name if value is True else f"{name}={value}" for name, value in wanted]
+
+
 def claim_html(claim: Report, page: str) -> Iterator[str]:
     """The lines of a claim.
 
@@ -25,7 +31,7 @@ def claim_html(claim: Report, page: str) -> Iterator[str]:
         "data-outcome": tone(claim["outcome"]),
         "data-document": claim["document"],
         "data-level": claim["level"],
-        "data-needs": " ".join(_needs(claim)),
+        "data-needs": " ".join(needed(claim)),
     }
     told = " ".join(f'{name}="{escape(value)}"' for name, value in attributes.items())
     yield f'<details class="claim {tone(claim["outcome"])}" {told}>'
@@ -48,11 +54,6 @@ def claim_html(claim: Report, page: str) -> Iterator[str]:
     yield "</div></details>"
 
 
-def _needs(claim: Report) -> Iterator[str]:
-    for name, value in claim["needs"].items():
-        yield name if value is True else f"{name}={value}"
-
-
 def _facts(claim: Report, page: str) -> Iterator[str]:
     document = escape(f"{claim['document']}, {claim['anchor']}")
     if page.startswith("https://"):
@@ -61,7 +62,7 @@ def _facts(claim: Report, page: str) -> Iterator[str]:
     yield '<dl class="facts">'
     yield f"<dt>Document</dt><dd>{document}</dd>"
     yield f"<dt>Kind</dt><dd>{escape(claim['kind'])}, {escape(claim['level'])}</dd>"
-    wanted = ", ".join(_needs(claim)).replace("_", " ").replace("=", ": ")
+    wanted = ", ".join(needed(claim)).replace("_", " ").replace("=", ": ")
     yield f"<dt>Needs</dt><dd>{escape(wanted) or 'one worker'}</dd>"
     deviation = claim["deviation"]
     if deviation is not None:

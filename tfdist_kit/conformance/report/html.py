@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tfdist_kit.conformance.outcomes import OUTCOMES
 from tfdist_kit.conformance.report.canonical import Report, dumped
-from tfdist_kit.conformance.report.claim_html import claim_html, tone
+from tfdist_kit.conformance.report.claim_html import claim_html, needed, tone
 from tfdist_kit.conformance.report.side_by_side import names, rows
 
 _HERE = Path(__file__).parent
@@ -117,7 +117,7 @@ def _filters(report: Report) -> Iterator[str]:
     yield '<input type="search" id="search" placeholder="Search ( / )" aria-label="Search">'
     yield from _select("document", "All documents", (each["document"] for each in claims))
     yield from _select("level", "All levels", (each["level"] for each in claims))
-    yield from _select("needs", "Whatever needed", (n for each in claims for n in needs(each)))
+    yield from _select("needs", "Whatever needed", (n for each in claims for n in needed(each)))
     yield '<button type="button" id="reset">Reset</button>'
     yield '<button type="button" id="all">Open or close all</button></div></div>'
 
@@ -129,12 +129,6 @@ def _select(name: str, everything: str, values: Iterable[str]) -> Iterator[str]:
         shown = value.replace("_", " ").replace("=", ": ")
         yield f'<option value="{escape(value)}">{escape(shown)}</option>'
     yield "</select>"
-
-
-def needs(claim: Report) -> list[str]:
-    """What a claim needs, as words that can be filtered by."""
-    wanted = claim["needs"].items()
-    return [name if value is True else f"{name}={value}" for name, value in wanted]
 
 
 def _page(report: Report, document: str) -> str:
