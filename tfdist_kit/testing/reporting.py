@@ -60,9 +60,9 @@ def amend(report: pytest.TestReport, told: Told) -> None:
         report: pytest's report of the call.
         told: What happened.
     """
-    cause = told.merged.cause
     verdicts = [verdict.to_dict() for verdict in told.merged.verdicts]
     setattr(report, "tfdist_verdicts", verdicts)  # noqa: B010  # not declared by pytest
+    cause = told.merged.cause
     if cause is not None and not report.passed:
         _tell_cause(report, told, cause)
     report.sections += _sections(told)
