@@ -67,7 +67,8 @@ def _facts(claim: Report, page: str) -> Iterator[str]:
     deviation = claim["deviation"]
     if deviation is not None:
         cured = "; the kit's adapter cures it" if deviation["cured_by_adapter"] else ""
-        told = f"{deviation['verdict']} of {deviation['tensorflow']}: {deviation['seen']}{cured}"
+        versions = f"{deviation['verdict']}, TensorFlow {deviation['tensorflow']}"
+        told = f"{versions}: {deviation['seen']}{cured}"
         yield f"<dt>Expected</dt><dd>{escape(told)}</dd>"
         if deviation["link"].startswith("https://"):
             link = escape(deviation["link"])
