@@ -19,9 +19,16 @@ KNOWS = {
     "adapters": {"tf_config", "launcher"},
     "testing": {"tf_config", "launcher", "adapters"},
     "bench": {"tf_config", "launcher"},
-    "cli": {"tf_config", "launcher", "bench"},
+    "conformance": {"tf_config", "launcher", "adapters", "testing"},
+    "cli": {"tf_config", "launcher", "bench", "conformance"},
 }
 TENSORFLOW = {"tensorflow", "keras", "tf_keras", "tensorflow_datasets"}
+WITH_TENSORFLOW = {
+    ("testing", "checks"),
+    ("conformance", "checks"),
+    ("conformance", "mutants"),
+    ("conformance", "subjects.py"),
+}
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
@@ -48,7 +55,7 @@ def test_a_room_knows_only_the_rooms_it_may(module: Path) -> None:
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_only_the_adapters_and_the_checks_import_tensorflow(module: Path) -> None:
     tops = {name.partition(".")[0] for name in imports(PACKAGE / module)}
-    may = module.parts[0] == "adapters" or module.parts[:2] == ("testing", "checks")
+    may = module.parts[0] == "adapters" or module.parts[:2] in WITH_TENSORFLOW
     assert may or not tops & TENSORFLOW
 
 

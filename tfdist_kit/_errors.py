@@ -13,6 +13,7 @@
     |   +-- WorkerLostError      a worker's process has ended; carries the rank and how it ended
     |   +-- ClusterTimeoutError  a function did not return in time; carries the ranks
     |   +-- ExchangeError        workers of one call could not exchange a value
+    +-- RegisterError            a file of the register of claims is wrong
     +-- MissingDependencyError   an optional package is not installed
     +-- UnsupportedVersionError  TensorFlow's or Keras' internals are not as expected
 
@@ -169,6 +170,12 @@ class ExchangeError(ClusterError):
     def __init__(self, message: str, *, hint: str = "", aftermath: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.aftermath = aftermath
+
+
+class RegisterError(TfdistError):
+    """A file of the register of claims is wrong."""
+
+    code = "TFD060"
 
 
 class MissingDependencyError(TfdistError):

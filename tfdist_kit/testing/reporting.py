@@ -53,10 +53,15 @@ def vector(told: Told) -> str:
 def amend(report: pytest.TestReport, told: Told) -> None:
     """Make a test's report tell what happened in the workers.
 
+    Its attribute ``tfdist_verdicts`` is what `Verdict.to_dict` says of each rank; it stays when
+    pytest-xdist sends the report on.
+
     Args:
         report: pytest's report of the call.
         told: What happened.
     """
+    verdicts = [verdict.to_dict() for verdict in told.merged.verdicts]
+    setattr(report, "tfdist_verdicts", verdicts)  # noqa: B010  # not declared by pytest
     cause = told.merged.cause
     _overrule(report, told)
     if cause is not None:

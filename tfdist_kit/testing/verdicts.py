@@ -63,6 +63,20 @@ class Verdict:
         failed = (report for report in self.reports if report.failed)
         return next(failed, next((each for each in self.reports if not each.passed), None))
 
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data: rank, name, kind, and phase, path, line and message of what went wrong."""
+        telling = self.telling
+        crash = getattr(telling.longrepr, "reprcrash", None) if telling is not None else None
+        return {
+            "rank": self.rank,
+            "name": self.name,
+            "kind": self.kind,
+            "phase": telling.when if telling is not None else "",
+            "path": crash.path if crash is not None else "",
+            "line": crash.lineno if crash is not None else 0,
+            "message": crash.message if crash is not None else self.text,
+        }
+
 
 @dataclass(frozen=True)
 class Merged:

@@ -1,0 +1,1 @@
+"""The checks: ordinary pytest tests, each bound to the claims that it proves."""

@@ -1,0 +1,4 @@
+"""What a run has found: canonical JSON, and its views.
+
+run -> canonical (schema.json, validated) -> report.json -> html, junit, markdown, badge
+"""
