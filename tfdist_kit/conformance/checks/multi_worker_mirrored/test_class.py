@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from typing import Any
 
 import pytest
@@ -116,7 +117,7 @@ def test_variables_on_every_device(subject: Subject, tf_worker: Worker) -> None:
         variable = tf.Variable(1.0)
     there = [one.device for one in strategy.experimental_local_results(variable)]
     assert there == list(strategy.extended.worker_devices)
-    everywhere = sum(gather(there), [])
+    everywhere = list(itertools.chain(*gather(there)))
     assert len(set(everywhere)) == len(everywhere) == tf_worker.size * 2
 
 
@@ -133,7 +134,7 @@ def test_computation_on_every_device(subject: Subject) -> None:
         ran.append((replica, tf.zeros(()).device))
 
     strategy.run(step)
-    everywhere = sorted(sum(gather(ran), []))
+    everywhere = sorted(itertools.chain(*gather(ran)))
     assert [replica for replica, _ in everywhere] == [0, 1, 2, 3]
     assert len({device for _, device in everywhere}) == 4
 
