@@ -67,8 +67,8 @@ def _(patch: Patch) -> None:
     from tensorflow.python.distribute.cluster_resolver import cluster_resolver
 
     owner = cluster_resolver.SimpleClusterResolver
-    for name, default in (("task_type", "worker"), ("task_id", 0)):
-        patch(owner, name, lambda found, default=default: _or(found, default))
+    patch(owner, "task_type", lambda found: _or(found, "worker"))
+    patch(owner, "task_id", lambda found: _or(found, 0))
 
 
 def _or(found: Any, default: Any) -> Any:

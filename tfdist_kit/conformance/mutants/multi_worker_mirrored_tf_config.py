@@ -22,7 +22,7 @@ def _(patch: Patch) -> None:
 
     def other(found: Any) -> Any:
         def count(cluster: Any, task_type: Any) -> int:
-            told = found(cluster, task_type)
+            told: int = found(cluster, task_type)
             return told - 1 if "localhost:23456" in str(cluster.as_dict()) else told
 
         return count

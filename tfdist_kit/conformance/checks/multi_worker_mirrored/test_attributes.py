@@ -43,7 +43,7 @@ def test_cluster_resolver_task(subject: Subject, tf_worker: Worker, api: str) ->
     assert (resolver.task_type, resolver.task_id) == ("worker", tf_worker.rank)
 
 
-@pytest.mark.tfdist(fresh=True, timeout=3)  # it is known to wait for ever
+@pytest.mark.tfdist(fresh=True, timeout=4)  # it is known to wait for ever
 @claim("mwms.attributes.ps-in-the-cluster")
 def test_ps_in_the_cluster(subject: Subject, tf_worker: Worker) -> None:
     config = tf_config()

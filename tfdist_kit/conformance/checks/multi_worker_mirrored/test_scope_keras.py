@@ -101,6 +101,19 @@ def use(model: Any, path: Path) -> None:
     assert path.stat().st_size > 0
 
 
+@claim("mwms.scope.predict-and-save-outside")
+def test_keras_3_predict_and_save(subject: Subject, tf_worker: Worker, tmp_path: Path) -> None:
+    with subject.make_strategy().scope():
+        model = model_3()
+    path = tmp_path / f"{tf_worker.rank}.keras"
+    x, _ = data()
+    found = model.predict(x, batch_size=4, verbose=0)
+    kernel, bias = model.get_weights()
+    assert found == pytest.approx(x @ kernel + bias, rel=1e-5, abs=1e-6)
+    model.save(path)
+    assert path.stat().st_size > 0
+
+
 @claim("mwms.scope.fit-outside")
 def test_keras_3_fit(subject: Subject) -> None:
     with subject.make_strategy().scope():
@@ -120,16 +133,3 @@ def test_keras_3_evaluate(subject: Subject) -> None:
     model.compile("sgd", "mse")
     loss = model.evaluate(*data(), batch_size=4, verbose=0)
     assert gather(loss) == [loss] * 2
-
-
-@claim("mwms.scope.predict-and-save-outside")
-def test_keras_3_predict_and_save(subject: Subject, tf_worker: Worker, tmp_path: Path) -> None:
-    with subject.make_strategy().scope():
-        model = model_3()
-    path = tmp_path / f"{tf_worker.rank}.keras"
-    x, _ = data()
-    found = model.predict(x, batch_size=4, verbose=0)
-    kernel, bias = model.get_weights()
-    assert found == pytest.approx(x @ kernel + bias, rel=1e-5, abs=1e-6)
-    model.save(path)
-    assert path.stat().st_size > 0

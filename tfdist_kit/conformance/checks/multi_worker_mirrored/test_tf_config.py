@@ -61,9 +61,8 @@ def test_waits_for_every_worker(subject: Subject, tf_worker: Worker, last: int) 
         time.sleep(LATE)
     begun = time.monotonic()
     subject.make_strategy()
-    came, made = zip(*gather((begun, time.monotonic())), strict=True)
-    assert came[last] - came[1 - last] > LATE / 2, "the last worker came too early for a check"
-    assert min(made) > came[last]
+    begun_in, made_in = zip(*gather((begun, time.monotonic())), strict=True)
+    assert min(made_in) > begun_in[last]
 
 
 @alone
