@@ -230,7 +230,7 @@ def test_axis_of_a_scalar(subject: Subject) -> None:
     strategy = subject.make_strategy_v1()
     values = held(strategy, lambda replica: replica + 1.0)
     for op in (tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN):
-        with pytest.raises(ValueError, match="dimension|axis"):
+        with pytest.raises(ValueError, match=r"dimension|axis"):
             strategy.reduce(op, values, axis=0)
     assert strategy.reduce(tf.distribute.ReduceOp.SUM, values).numpy() == 3.0
 
