@@ -28,6 +28,8 @@ def test_the_wheel_works_from_another_folder(tmp_path: Path) -> None:
     register = Path("tfdist_kit", "conformance", "register")
     packaged = {path.name for path in (installed / register).iterdir()}
     assert packaged == {path.name for path in (ROOT / register).glob("*.toml")} != set()
+    for name in ("pytest.ini", "report/schema.json", "report/page.css", "report/page.js"):
+        assert (installed / "tfdist_kit" / "conformance" / name).exists()
     assert not (installed / "tests").exists()
     name = script(tmp_path, "import tfdist_kit; print(tfdist_kit.__file__)")
     env = {"PYTHONPATH": str(installed)}

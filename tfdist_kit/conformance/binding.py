@@ -21,6 +21,7 @@ from tfdist_kit.conformance.plan import Plan
 from tfdist_kit.conformance.suites import Suite
 from tfdist_kit.testing import marker
 
+MUTANT_TIMEOUT = 20.0
 mutant_key = pytest.StashKey[str]()
 
 
@@ -145,9 +146,17 @@ def _clone(item: pytest.Function, mutant: str) -> pytest.Function:
         originalname=item.originalname,
     )
     if marker.is_marked(item):
-        clone.add_marker(pytest.mark.tfdist(fresh=True), append=False)
+        clone.add_marker(pytest.mark.tfdist(fresh=True, timeout=_limit(item)), append=False)
     clone.stash[mutant_key] = mutant
     return clone
+
+
+def _limit(item: pytest.Item) -> float:
+    """How long a check may take under a mutant: many a mutant makes it hang."""
+    try:
+        return min(marker.wish_of(item).timeout or MUTANT_TIMEOUT, MUTANT_TIMEOUT)
+    except UsageError:  # said when the test runs
+        return MUTANT_TIMEOUT
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:

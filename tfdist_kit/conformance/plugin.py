@@ -207,14 +207,19 @@ class _Outside:
         """Have a claim that no longer deviates fail the session."""
         yield
         if not hasattr(self._config, "workerinput"):
-            if self.summing_up.no_longer(self._expected) and session.exitstatus == 0:
+            if self._no_longer() and session.exitstatus == 0:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
             self._tell({"event": "end", "status": int(session.exitstatus)})
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say what the checks mean for the claims."""
-        for line in self.summing_up.lines(self._expected):
+        for line in (*self.summing_up.lines(self._expected), *self._no_longer()):
             terminalreporter.write_line(line)
+
+    def _no_longer(self) -> list[str]:
+        """What no longer deviates, unless pytest was given files or tests, and not the suite."""
+        narrow = any("::" in each or each.endswith(".py") for each in self._config.args)
+        return [] if narrow else self.summing_up.no_longer(self._expected)
 
     def _tell(self, event: Mapping[str, Any]) -> None:
         if self._plan is not None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 MOST_LINES = 24
 MOST_CHARACTERS = 2400
+_FIRST = 8
 _PACKAGE = Path(__file__).parents[1]
 _RULES: Sequence[tuple[str, str]] = (
-    (re.escape(f"{_PACKAGE.parent}/"), ""),
     (r"(?:/[^\s:'\"/]+)+/site-packages/", ""),
     (r"(?:/[^\s:'\"/]+)+/lib/python3\.\d+/", "python/"),
+    (re.escape(f"{_PACKAGE.parent}/"), ""),
     (rf"{re.escape(tempfile.gettempdir())}/[^\s:'\",)]*", "TEMP"),
     (r"/(?:tmp|home|root|work|var)/[^\s:'\",)]*", "PATH"),
     (r"\b0x[0-9a-fA-F]{4,}\b", "0xADDRESS"),
@@ -37,7 +38,8 @@ def scrubbed(text: str, folder: Path | None = None) -> str:
     for pattern, new in _COMPILED:
         text = pattern.sub(new, text)
     lines = [line.rstrip() for line in text.strip().splitlines()]
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], f"... and {len(lines) - MOST_LINES + 1} lines more"]
+    if len(lines) > MOST_LINES:  # the end of a traceback says most
+        left_out = len(lines) - MOST_LINES
+        lines = [*lines[:_FIRST], f"... {left_out} lines ...", *lines[_FIRST - MOST_LINES :]]
     short = "\n".join(lines)
     return short if len(short) <= MOST_CHARACTERS else f"{short[:MOST_CHARACTERS]} ..."

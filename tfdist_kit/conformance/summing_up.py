@@ -55,9 +55,8 @@ class SummingUp:
         ]
 
     def lines(self, expected: Expected) -> Iterator[str]:
-        """How many claims came to each outcome, and what the register has to learn."""
+        """How many claims came to each outcome."""
         found = Counter(outcome.name for _, outcome in self.outcomes(expected))
         if found:
             told = (f"{found[name]} {name}" for name in OUTCOMES if found[name])
             yield f"claims: {', '.join(told)}"
-        yield from self.no_longer(expected)

@@ -36,8 +36,14 @@ def _case(suite: ElementTree.Element, claim: Report) -> None:
     if outcome == CONFORMS:
         return
     tag = "failure" if outcome in BAD else "error" if outcome == INCONCLUSIVE else "skipped"
-    reason = _NOT_XML.sub("?", claim["reason"])
+    reason = claim["reason"]
     first = reason.splitlines()[0] if reason else ""
-    told = ElementTree.SubElement(case, tag, message=f"{outcome}: {first}" if first else outcome)
+    message = _xml(f"{outcome}: {first}" if first else outcome)
+    told = ElementTree.SubElement(case, tag, message=message)
     if tag != "skipped":
-        told.text = f"{claim['statement']}\n\n{reason}\n\n{claim['reproduce']}"
+        told.text = _xml(f"{claim['statement']}\n\n{reason}\n\n{claim['reproduce']}")
+
+
+def _xml(text: str) -> str:
+    """The text without characters that XML cannot hold."""
+    return _NOT_XML.sub("?", text)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tfdist_kit.conformance.outcomes import BAD, CONFORMS, INCONCLUSIVE, OUTCOMES, UNTESTABLE
 from tfdist_kit.conformance.report.canonical import Report
-from tfdist_kit.conformance.report.side_by_side import names, rows, table
+from tfdist_kit.conformance.report.side_by_side import escaped, names, rows, table
 
 _PLAIN = (CONFORMS, UNTESTABLE)
 
@@ -55,7 +55,7 @@ def _those(report: Report, outcome: str) -> Iterator[str]:
     yield ""
     for claim in report["claims"]:
         if claim["outcome"] == outcome:
-            yield f"- `{claim['id']}`: {claim['statement']}"
+            yield f"- `{claim['id']}`: {escaped(claim['statement'])}"
             yield from (f"  - {line}" for line in _why(claim))
     yield ""
     yield "</details>"
@@ -63,17 +63,13 @@ def _those(report: Report, outcome: str) -> Iterator[str]:
 
 def _why(claim: Report) -> Iterator[str]:
     if claim["reason"]:
-        yield _escaped(claim["reason"].splitlines()[0])
-    yield from map(_escaped, claim["findings"])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("<", "&lt;").replace("|", "\\|")
+        yield escaped(claim["reason"].splitlines()[0])
+    yield from map(escaped, claim["findings"])
 
 
 def _survivors(report: Report) -> Iterator[str]:
     left = [
-        f"- `{one['mutant']}` of `{claim['id']}`: {_escaped(one['text'])}"
+        f"- `{one['mutant']}` of `{claim['id']}`: {escaped(one['text'])}"
         for claim in report["claims"]
         for one in claim["mutants"]
         if one["result"] == "survived"

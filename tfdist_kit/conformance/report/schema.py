@@ -33,11 +33,11 @@ def violations(data: Any) -> list[str]:
 
 
 def _violations(data: Any, rule: Mapping[str, Any], where: str) -> Iterator[str]:
-    if "$ref" in rule:
-        rule = schema()["$defs"][rule["$ref"].rpartition("/")[2]]
+    rule = _resolved(rule)
     if "anyOf" in rule:
-        found = [list(_violations(data, each, where)) for each in rule["anyOf"]]
-        yield from min(found, key=len)
+        choices = [_resolved(each) for each in rule["anyOf"]]
+        fitting = [each for each in choices if _is(data, each["type"])] or choices
+        yield from min((list(_violations(data, each, where)) for each in fitting), key=len)
         return
     if "const" in rule and data != rule["const"]:
         yield f"{where} is {data!r} and not {rule['const']!r}"
@@ -53,6 +53,13 @@ def _violations(data: Any, rule: Mapping[str, Any], where: str) -> Iterator[str]
     if isinstance(data, list):
         for number, item in enumerate(data):
             yield from _violations(item, rule.get("items", {}), f"{where}[{number}]")
+
+
+def _resolved(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in rule:
+        return rule
+    found: Mapping[str, Any] = schema()["$defs"][rule["$ref"].rpartition("/")[2]]
+    return found
 
 
 def _of_object(data: Mapping[str, Any], rule: Mapping[str, Any], where: str) -> Iterator[str]:

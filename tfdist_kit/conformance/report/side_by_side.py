@@ -68,4 +68,9 @@ def table(headings: tuple[str, str], found: Sequence[Row]) -> Iterator[str]:
     yield f"| claim | {headings[0]} | {headings[1]} |"
     yield "|---|---|---|"
     for row in found:
-        yield f"| `{row.claim}`: {row.statement} | {row.first} | {row.second} |"
+        yield f"| `{row.claim}`: {escaped(row.statement)} | {row.first} | {row.second} |"
+
+
+def escaped(text: str) -> str:
+    """A text that means nothing to Markdown."""
+    return text.replace("<", "&lt;").replace("|", "\\|")
