@@ -262,6 +262,15 @@ def _(patch: Patch) -> None:
     _take(patch, "AUTO", DATA)
 
 
+@mutant(
+    "mwms.distribute-dataset.too-few-files",
+    name="auto-gives-a-single-file-to-all",
+    also=("mwms.distribute-dataset.auto-shards-by-file",),
+)
+def _(patch: Patch) -> None:
+    _take(patch, "AUTO", OFF)
+
+
 @mutant("mwms.distribute-dataset.auto-shards-by-data", name="auto-does-not-shard")
 def _(patch: Patch) -> None:
     _take(patch, "AUTO", OFF)
