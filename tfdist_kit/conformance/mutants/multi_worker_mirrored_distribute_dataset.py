@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from tfdist_kit.conformance.marks import Patch, mutant
@@ -21,7 +22,11 @@ def _(patch: Patch) -> None:
     )
 
 
-@mutant("mwms.distribute-dataset.is-iterated", name="a-distributed-dataset-goes-on-where-it-ended")
+@mutant(
+    "mwms.distribute-dataset.is-iterated",
+    name="a-distributed-dataset-goes-on-where-it-ended",
+    also=("mwms.distribute-dataset.ends-together",),
+)
 def _(patch: Patch) -> None:
     from tensorflow.python.distribute import input_lib
 
@@ -52,14 +57,24 @@ def _(patch: Patch) -> None:
     patch(input_lib.DistributedDataset, "element_spec", lambda found: other)
 
 
-@mutant("mwms.distribute-dataset.example", name="run-returns-what-it-was-given")
+@mutant(
+    "mwms.distribute-dataset.example",
+    name="run-skips-a-function-with-arguments",
+    also=("mwms.distribute-dataset.example-two-devices",),
+)
 def _(patch: Patch) -> None:
     from tensorflow.python.distribute import distribute_lib
+    from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-    def run(self: Any, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
-        return args[0]
+    def make(found: Any) -> Any:
+        def run(self: Any, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+            if isinstance(fn, polymorphic_function.Function) and args:
+                return args[0]
+            return found(self, fn, args, kwargs, options)
 
-    patch(distribute_lib.StrategyBase, "run", lambda found: run)
+        return run
+
+    patch(distribute_lib.StrategyBase, "run", make)
 
 
 @mutant(
@@ -76,12 +91,19 @@ def _(patch: Patch) -> None:
     patch(input_lib, "_create_per_replica", make)
 
 
-@mutant("mwms.distribute-dataset.yields-distributed-values", name="one-part-comes-unwrapped")
+@mutant(
+    "mwms.distribute-dataset.yields-distributed-values",
+    name="one-part-comes-unwrapped",
+    also=("mwms.distribute-dataset.element-spec", "mwms.from-function.element-spec"),
+)
 def _(patch: Patch) -> None:
     from tensorflow.python.distribute import input_lib
 
     def make(found: Any) -> Any:
-        return lambda replicas, strategy: replicas[0]
+        def create(replicas: Any, strategy: Any) -> Any:
+            return found(replicas, strategy) if len(replicas) > 1 else replicas[0]
+
+        return create
 
     patch(input_lib, "_create_per_replica", make)
 
@@ -118,13 +140,7 @@ def _without_ragged(value: Any) -> Any:
 @mutant(
     "mwms.distribute-dataset.ends-together",
     name="each-worker-ends-for-itself",
-    also=(
-        "mwms.distribute-dataset.indivisible-batch",
-        "mwms.distribute-dataset.partial-last-batch",
-        "mwms.distribute-dataset.uneven-files",
-        "mwms.from-function.uneven-workers",
-        "mwms.dataset-iterator.partial-last-batch",
-    ),
+    also=("mwms.distribute-dataset.uneven-files", "mwms.from-function.uneven-workers"),
 )
 def _(patch: Patch) -> None:
     from tensorflow.python.distribute import input_lib
@@ -160,16 +176,12 @@ def _(patch: Patch) -> None:
 # How batches are split
 
 
-@mutant(
-    "mwms.distribute-dataset.rebatches",
-    name="batches-are-not-split",
-    also=("mwms.distribute-dataset.indivisible-batch", "mwms.distribute-dataset.example"),
-)
+@mutant("mwms.distribute-dataset.rebatches", name="batches-are-split-over-workers-alone")
 def _(patch: Patch) -> None:
     from tensorflow.python.distribute import input_ops
 
     def make(found: Any) -> Any:
-        return lambda dataset, workers, index, replicas: found(dataset, workers, index, 1)
+        return lambda dataset, workers, index, replicas: found(dataset, workers, index, workers)
 
     patch(input_ops, "auto_shard_dataset", make)
 
@@ -177,40 +189,65 @@ def _(patch: Patch) -> None:
 @mutant(
     "mwms.distribute-dataset.indivisible-batch",
     name="what-cannot-be-divided-is-dropped",
-    also=("mwms.distribute-dataset.partial-last-batch",),
+    also=(
+        "mwms.distribute-dataset.ends-together",
+        "mwms.distribute-dataset.partial-last-batch",
+        "mwms.dataset-iterator.partial-last-batch",
+    ),
 )
 def _(patch: Patch) -> None:
+    def divisible(batch: Any) -> Any:
+        import tensorflow as tf
+
+        return batch[: tf.shape(batch)[0] // 2 * 2]
+
+    _before_splitting(patch, lambda dataset: dataset.map(divisible))
+
+
+@mutant(
+    "mwms.distribute-dataset.partial-last-batch",
+    name="the-last-smaller-batch-is-dropped",
+    also=(
+        "mwms.distribute-dataset.ends-together",
+        "mwms.dataset-iterator.partial-last-batch",
+    ),
+)
+def _(patch: Patch) -> None:
+    def whole(dataset: Any) -> Any:
+        import tensorflow as tf
+        from tensorflow.python.data.experimental.ops import distribute
+
+        size = distribute.compute_batch_size(dataset)
+        return dataset.filter(lambda batch: tf.shape(batch, tf.int64)[0] == size)
+
+    _before_splitting(patch, whole)
+
+
+def _before_splitting(patch: Patch, change: Callable[[Any], Any]) -> None:
+    """Change datasets whose elements are a single tensor, before their batches are split."""
     from tensorflow.python.distribute import input_lib
 
     def make(found: Any) -> Any:
-        return lambda self, dataset, *args: found(self, dataset.map(_divisible), *args)
+        def create(self: Any, dataset: Any, *args: Any) -> Any:
+            import tensorflow as tf
+
+            spec = dataset.element_spec
+            is_batched = isinstance(spec, tf.TensorSpec) and spec.shape.rank == 1
+            return found(self, change(dataset) if is_batched else dataset, *args)
+
+        return create
 
     patch(input_lib.DistributedDataset, "_create_cloned_datasets_from_dataset", make)
 
 
-def _divisible(batch: Any) -> Any:
-    """What two replicas can be given equal parts of."""
-    import tensorflow as tf
-
-    return batch[: tf.shape(batch)[0] // 2 * 2]
-
-
-@mutant("mwms.distribute-dataset.partial-last-batch", name="the-last-smaller-batch-is-dropped")
-def _(patch: Patch) -> None:
-    from tensorflow.python.distribute import input_ops
-
-    def make(found: Any) -> Any:
-        def shard(dataset: Any, *args: Any) -> Any:
-            import tensorflow as tf
-
-            return found(dataset, *args).filter(lambda part: tf.shape(part)[0] == 2)
-
-        return shard
-
-    patch(input_ops, "auto_shard_dataset", make)
-
-
-@mutant("mwms.distribute-dataset.shards-within-a-worker", name="all-devices-get-the-first-part")
+@mutant(
+    "mwms.distribute-dataset.shards-within-a-worker",
+    name="all-devices-get-the-first-part",
+    also=(
+        "mwms.distribute-dataset.example-two-devices",
+        "mwms.from-function.batch-for-each-replica",
+    ),
+)
 def _(patch: Patch) -> None:
     from tensorflow.python.data.ops import multi_device_iterator_ops
 
@@ -223,12 +260,12 @@ def _(patch: Patch) -> None:
 # How elements are given to workers
 
 
-@mutant("mwms.distribute-dataset.shards-over-workers", name="all-workers-get-the-first-shard")
+@mutant("mwms.distribute-dataset.shards-over-workers", name="a-third-worker-gets-the-second-shard")
 def _(patch: Patch) -> None:
     from tensorflow.python.distribute import distribute_lib
 
-    first = property(lambda self: 0)
-    patch(distribute_lib.InputContext, "input_pipeline_id", lambda found: first)
+    second = property(lambda self: min(self._input_pipeline_id, 1))
+    patch(distribute_lib.InputContext, "input_pipeline_id", lambda found: second)
 
 
 @mutant("mwms.distribute-dataset.shuffled-with-a-seed", name="shuffling-ignores-the-seed")
@@ -243,28 +280,50 @@ def _(patch: Patch) -> None:
     patch(random_seed, "get_seed", lambda found: without)
 
 
-@mutant("mwms.distribute-dataset.auto-is-the-default", name="sharding-is-off-unless-said")
+@mutant("mwms.distribute-dataset.auto-is-the-default", name="the-policy-is-data-unless-said")
 def _(patch: Patch) -> None:
     from tensorflow.python.data.ops import options
 
     def make(found: Any) -> Any:
         def policy(self: Any) -> Any:
             said = self._options.get("auto_shard_policy")
-            return options.AutoShardPolicy.OFF if said is None else said
+            return options.AutoShardPolicy.DATA if said is None else said
 
         return property(policy, found.fset)
 
     patch(options.DistributeOptions, "auto_shard_policy", make)
 
 
-@mutant("mwms.distribute-dataset.auto-shards-by-file", name="auto-never-shards-by-file")
+@mutant(
+    "mwms.distribute-dataset.auto-shards-by-file",
+    name="auto-never-shards-by-file",
+    also=(
+        "mwms.distribute-dataset.ends-together",
+        "mwms.distribute-dataset.too-few-files",
+        "mwms.distribute-dataset.uneven-files",
+    ),
+)
 def _(patch: Patch) -> None:
     _take(patch, "AUTO", DATA)
 
 
-@mutant("mwms.distribute-dataset.auto-shards-by-data", name="auto-does-not-shard")
+@mutant("mwms.distribute-dataset.too-few-files", name="auto-never-shards-what-is-endless")
 def _(patch: Patch) -> None:
-    _take(patch, "AUTO", OFF)
+    def is_endless(dataset: Any) -> bool:
+        import tensorflow as tf
+
+        return bool(dataset.cardinality() == tf.data.INFINITE_CARDINALITY)
+
+    _take(patch, "AUTO", OFF, where=is_endless)
+
+
+@mutant("mwms.distribute-dataset.auto-shards-by-data", name="auto-does-not-shard-generators")
+def _(patch: Patch) -> None:
+    def is_generated(dataset: Any) -> bool:
+        name = type(dataset).__name__
+        return "FlatMap" in name or any(map(is_generated, dataset._inputs()))
+
+    _take(patch, "AUTO", OFF, where=is_generated)
 
 
 @mutant("mwms.distribute-dataset.policy-off", name="off-shards-by-element")
@@ -287,8 +346,10 @@ def _(patch: Patch) -> None:
     _take(patch, "HINT", DATA)
 
 
-def _take(patch: Patch, asked: str, taken: str) -> None:
-    """Have one auto-shard policy taken for another."""
+def _take(
+    patch: Patch, asked: str, taken: str, where: Callable[[Any], bool] = lambda dataset: True
+) -> None:
+    """Have one auto-shard policy taken for another, for some datasets."""
     from tensorflow.python.distribute import input_ops
 
     def make(found: Any) -> Any:
@@ -296,8 +357,10 @@ def _take(patch: Patch, asked: str, taken: str) -> None:
             import tensorflow as tf
 
             name = dataset.options().experimental_distribute.auto_shard_policy.name
+            if name != asked or not where(dataset):
+                return found(dataset, *args)
             options = tf.data.Options()
-            policy = tf.data.experimental.AutoShardPolicy[taken if name == asked else name]
+            policy = tf.data.experimental.AutoShardPolicy[taken]
             options.experimental_distribute.auto_shard_policy = policy
             return found(dataset.with_options(options), *args)
 

@@ -18,39 +18,66 @@ def _(patch: Patch) -> None:
     )
 
 
-@mutant("mwms.from-function.input-context", name="an-input-pipeline-for-each-replica")
+@mutant(
+    "mwms.from-function.input-context",
+    name="an-input-pipeline-more-than-workers",
+    also=("mwms.from-function.own-sharding",),
+)
 def _(patch: Patch) -> None:
-    _context(patch, "num_input_pipelines", property(lambda self: self._num_replicas_in_sync * 2))
+    def told_of_more(dataset_fn: Any, context: Any) -> Any:
+        pipelines = context.num_input_pipelines + 1
+        other = type(context)(pipelines, context.input_pipeline_id, context.num_replicas_in_sync)
+        return dataset_fn(other)
+
+    _called(patch, told_of_more)
 
 
 @mutant("mwms.from-function.per-replica-batch-size", name="a-batch-size-for-each-worker")
 def _(patch: Patch) -> None:
-    def size(self: Any, global_batch_size: int) -> Any:
-        return global_batch_size // self._num_input_pipelines
+    def make(found: Any) -> Any:
+        def size(self: Any, global_batch_size: int) -> Any:
+            local_replicas = self._num_replicas_in_sync // self._num_input_pipelines
+            return found(self, global_batch_size) * local_replicas
 
-    _context(patch, "get_per_replica_batch_size", size)
+        return size
+
+    _batch_size(patch, make)
 
 
 @mutant("mwms.from-function.indivisible-batch-size", name="a-batch-size-is-rounded")
 def _(patch: Patch) -> None:
-    def size(self: Any, global_batch_size: int) -> Any:
-        return global_batch_size // self._num_replicas_in_sync
+    def make(found: Any) -> Any:
+        return lambda self, size: found(self, size - size % self._num_replicas_in_sync)
 
-    _context(patch, "get_per_replica_batch_size", size)
-
-
-@mutant("mwms.from-function.own-sharding", name="every-input-pipeline-is-the-first")
-def _(patch: Patch) -> None:
-    _context(patch, "input_pipeline_id", property(lambda self: 0))
+    _batch_size(patch, make)
 
 
-def _context(patch: Patch, name: str, other: Any) -> None:
+def _batch_size(patch: Patch, make: Any) -> None:
     from tensorflow.python.distribute import distribute_lib
 
-    patch(distribute_lib.InputContext, name, lambda found: other)
+    patch(distribute_lib.InputContext, "get_per_replica_batch_size", make)
 
 
-@mutant("mwms.from-function.neither-batches-nor-shards", name="datasets-from-functions-are-sharded")
+@mutant("mwms.from-function.own-sharding", name="every-shard-is-the-first")
+def _(patch: Patch) -> None:
+    from tensorflow.python.data.ops import dataset_ops
+
+    def make(found: Any) -> Any:  # below 0 there is the hint where to shard
+        return lambda self, shards, index, name=None: found(self, shards, min(index, 0))
+
+    patch(dataset_ops.DatasetV2, "shard", make)
+
+
+@mutant(
+    "mwms.from-function.neither-batches-nor-shards",
+    name="datasets-from-functions-are-sharded",
+    also=(
+        "mwms.from-function.batch-for-each-replica",
+        "mwms.from-function.element-spec",
+        "mwms.from-function.own-sharding",
+        "mwms.from-function.uneven-workers",
+    ),
+)
 def _(patch: Patch) -> None:
     def sharded(dataset_fn: Any, context: Any) -> Any:
         return dataset_fn(context).shard(context.num_input_pipelines, context.input_pipeline_id)
@@ -82,7 +109,10 @@ def _called(patch: Patch, call: Any) -> None:
 @mutant(
     "mwms.from-function.batch-for-each-replica",
     name="all-replicas-of-a-worker-take-one-batch",
-    also=("mwms.distribute-dataset.shards-within-a-worker",),
+    also=(
+        "mwms.distribute-dataset.example-two-devices",
+        "mwms.distribute-dataset.shards-within-a-worker",
+    ),
 )
 def _(patch: Patch) -> None:
     from tensorflow.python.data.ops import multi_device_iterator_ops
@@ -111,28 +141,18 @@ def _(patch: Patch) -> None:
 
 @mutant(
     "mwms.from-function.uneven-workers",
-    name="a-worker-that-ends-first-has-the-last-batch-again",
+    name="a-worker-that-has-ended-makes-up-batches",
     also=(
         "mwms.distribute-dataset.ends-together",
-        "mwms.distribute-dataset.indivisible-batch",
-        "mwms.distribute-dataset.partial-last-batch",
         "mwms.distribute-dataset.uneven-files",
     ),
 )
 def _(patch: Patch) -> None:
     from tensorflow.python.distribute import input_lib
 
-    def make(found: Any) -> Any:
-        def dummy(structure: Any) -> Any:
-            import tensorflow as tf
+    def made_up(structure: Any) -> Any:
+        import tensorflow as tf
 
-            return tf.nest.map_structure(lambda each: tf.repeat(each, 2, axis=0), _one(structure))
+        return tf.nest.map_structure(lambda spec: tf.ones([2], spec.dtype), structure)
 
-        def _one(structure: Any) -> Any:
-            import tensorflow as tf
-
-            return tf.nest.map_structure(lambda spec: tf.ones([1], spec.dtype), structure)
-
-        return dummy
-
-    patch(input_lib, "_dummy_tensor_fn", make)
+    patch(input_lib, "_dummy_tensor_fn", lambda found: made_up)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import Any
 
 from tfdist_kit.conformance.marks import Patch, mutant
@@ -60,7 +62,10 @@ def _never_split(patch: Patch, *, eagerly: bool) -> None:
 @mutant(
     "mwms.input-fn-iterator.example",
     name="eager-functions-are-given-the-global-batch-size",
-    also=("mwms.from-function.per-replica-batch-size", "mwms.from-function.own-sharding"),
+    also=(
+        "mwms.from-function.indivisible-batch-size",
+        "mwms.from-function.per-replica-batch-size",
+    ),
 )
 def _(patch: Patch) -> None:
     _not_divided(patch, eagerly=True)
@@ -96,7 +101,8 @@ def _(patch: Patch) -> None:
     def make(found: Any) -> Any:
         def init(self: Any, function: Any, workers: Any, contexts: Any, strategy: Any) -> None:
             def sharded(context: Any) -> Any:
-                return function(context).shard(2, context.input_pipeline_id)
+                made = function(context)
+                return made if callable(made) else made.shard(2, context.input_pipeline_id)
 
             found(self, sharded, workers, contexts, strategy)
 
@@ -145,11 +151,16 @@ def _made_of(patch: Patch, method: str) -> None:
     patch(numpy_dataset, "one_host_numpy_dataset", lambda found: one_host)
 
 
-@mutant("mwms.numpy-dataset.batched", name="batches-of-an-array-are-not-sharded")
+@mutant("mwms.numpy-dataset.batched", name="a-second-worker-reads-arrays-backwards")
 def _(patch: Patch) -> None:
-    from tensorflow.python.distribute import input_ops
+    from tensorflow.python.distribute import numpy_dataset
+
+    index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 
     def make(found: Any) -> Any:
-        return lambda dataset, *args: dataset
+        def one_host(numpy_input: Any, colocate_with: Any, session: Any) -> Any:
+            return found(numpy_input[::-1] if index else numpy_input, colocate_with, session)
 
-    patch(input_ops, "auto_shard_dataset", make)
+        return one_host
+
+    patch(numpy_dataset, "one_host_numpy_dataset", make)

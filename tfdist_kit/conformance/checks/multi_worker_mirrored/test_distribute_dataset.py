@@ -146,7 +146,8 @@ def test_the_prefetch_holds_a_batch_for_each_replica_in_sync(subject: Subject) -
     strategy = subject.make_strategy()
     dataset = tf.data.Dataset.range(8).batch(4)
     [size] = _prefetches(_inner(strategy.experimental_distribute_dataset(dataset)))
-    assert size == strategy.num_replicas_in_sync
+    replicas: int = strategy.num_replicas_in_sync
+    assert size == replicas
 
 
 def _inner(distributed: object) -> object:

@@ -75,6 +75,25 @@ def test_auto_has_each_worker_read_all_and_keep_its_part(
     assert read == set(range(8))
 
 
+@claim("mwms.distribute-dataset.too-few-files")
+def test_auto_does_not_serve_fewer_files_than_workers(
+    subject: Subject, tf_worker: Worker, tmp_path: Path
+) -> None:
+    import tensorflow as tf
+
+    strategy = subject.make_strategy()
+    # Without an end, so that no worker asks the others before each step whether they have ended:
+    # the second would wait for the first, which has an error instead.
+    endless = lines(write_lines(tmp_path, tf_worker.rank, 4)).repeat().batch(2)
+    iterator = iter(strategy.experimental_distribute_dataset(endless))
+    if tf_worker.rank == 0:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="only has 1 file"):
+            next(iterator)
+    else:
+        with pytest.raises(StopIteration):  # it has no file at all
+            next(iterator)
+
+
 @claim("mwms.distribute-dataset.policy-off")
 @pytest.mark.parametrize("api", APIS)
 def test_off_gives_all_to_every_worker(

@@ -89,6 +89,18 @@ def test_each_element_goes_to_one_worker(subject: Subject, api: str) -> None:
     assert times(strategy, mine, 8) == [1] * 8
 
 
+@claim("mwms.distribute-dataset.shards-over-workers")
+@pytest.mark.tfdist(workers=3)
+def test_each_element_goes_to_one_of_three_workers(subject: Subject) -> None:
+    import tensorflow as tf
+
+    strategy = subject.make_strategy()
+    dataset = tf.data.Dataset.range(6).batch(3)
+    mine = flat(steps(strategy, strategy.experimental_distribute_dataset(dataset)))
+    assert len(mine) == 2
+    assert times(strategy, mine, 6) == [1] * 6
+
+
 @claim("mwms.distribute-dataset.shuffled-without-a-seed")
 def test_a_step_has_no_element_twice_if_shuffled_without_a_seed(subject: Subject) -> None:
     import tensorflow as tf

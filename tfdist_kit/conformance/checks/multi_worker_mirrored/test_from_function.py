@@ -43,42 +43,48 @@ def test_the_function_is_given_an_input_context(
 ) -> None:
     import tensorflow as tf
 
-    [context] = _contexts(make(subject, api))
+    context = _context(make(subject, api))
     assert isinstance(context, tf.distribute.InputContext)
     assert context.num_input_pipelines == 2
     assert context.input_pipeline_id == tf_worker.rank
     assert context.num_replicas_in_sync == 2
 
 
-@claim("mwms.from-function.input-context", "mwms.from-function.per-replica-batch-size")
+@claim("mwms.from-function.input-context")
 @pytest.mark.tfdist(local_replicas=2)
 def test_the_input_context_counts_replicas_and_not_workers(
     subject: Subject, tf_worker: Worker
 ) -> None:
-    [context] = _contexts(subject.make_strategy())
+    context = _context(subject.make_strategy())
     assert context.num_input_pipelines == 2
     assert context.input_pipeline_id == tf_worker.rank
     assert context.num_replicas_in_sync == 4
+
+
+@claim("mwms.from-function.per-replica-batch-size")
+@pytest.mark.tfdist(local_replicas=2)
+def test_the_input_context_divides_by_all_replicas_in_sync(subject: Subject) -> None:
+    context = _context(subject.make_strategy())
     assert context.get_per_replica_batch_size(8) == 2
 
 
 @claim("mwms.from-function.per-replica-batch-size")
 @pytest.mark.parametrize("api", APIS)
 def test_the_input_context_divides_the_global_batch_size(subject: Subject, api: str) -> None:
-    [context] = _contexts(make(subject, api))
+    context = _context(make(subject, api))
     assert context.get_per_replica_batch_size(8) == 4
     assert context.get_per_replica_batch_size(2) == 1
 
 
 @claim("mwms.from-function.indivisible-batch-size")
 def test_the_input_context_refuses_a_size_that_it_cannot_divide(subject: Subject) -> None:
-    [context] = _contexts(subject.make_strategy())
+    context = _context(subject.make_strategy())
     with pytest.raises(ValueError, match="not divisible"):
         context.get_per_replica_batch_size(7)
 
 
-def _contexts(strategy: Any) -> list[Any]:
-    """What a dataset_fn is given, in each of its calls."""
+def _context(strategy: Any) -> Any:
+    """What a dataset_fn is given."""
     import tensorflow as tf
 
     given: list[Any] = []
@@ -88,7 +94,7 @@ def _contexts(strategy: Any) -> list[Any]:
         return tf.data.Dataset.range(4).batch(2)
 
     strategy.distribute_datasets_from_function(dataset_fn)
-    return given
+    return given[0]
 
 
 @claim("mwms.from-function.must-return-a-dataset")
