@@ -14,7 +14,7 @@ import pytest
 from tfdist_kit import LocalCluster
 from tfdist_kit.conformance.checks.multi_worker_mirrored._c_values import held, here
 from tfdist_kit.conformance.marks import claim
-from tfdist_kit.conformance.subjects import Subject
+from tfdist_kit.conformance.subjects import ADAPTER, Subject
 from tfdist_kit.testing import barrier, gather
 from tfdist_kit.testing.worker import Worker
 
@@ -22,6 +22,8 @@ pytestmark = pytest.mark.tfdist(workers=2, timeout=60)
 
 LONG = 0.3
 """How long a worker waits for sure if it waits, in seconds: a collective takes milliseconds."""
+HEARTBEAT = 1.5
+"""After how many seconds of silence a worker counts as lost."""
 
 
 def waits_for(late: int, worker: Worker, collective: Callable[[], Any]) -> tuple[bool, Any]:
@@ -151,11 +153,15 @@ def test_dispatch_on_task(subject: Subject, tf_worker: Worker) -> None:
 
 
 def _strategy_with_short_heartbeats(subject: Subject) -> Any:
-    """A strategy by which a lost worker is missed after 1 s instead of 10 s."""
+    """A strategy by which a lost worker is missed after `HEARTBEAT` instead of 10 s."""
     from tensorflow.python.eager import context
 
+    if subject.kind == ADAPTER:
+        return subject.make_strategy_v1(heartbeat_timeout=HEARTBEAT)
     context.context().configure_coordination_service(
-        "standalone", "/job:worker/replica:0/task:0", heartbeat_timeout_in_ms=1000
+        "standalone",
+        "/job:worker/replica:0/task:0",
+        heartbeat_timeout_in_ms=int(1000 * HEARTBEAT),
     )
     return subject.make_strategy_v1()
 
@@ -194,7 +200,7 @@ def _go_on_without_the_other(subject: Subject) -> float:
         context._reset_context()  # as at the end of a program; it says goodbye to the others
         os._exit(0)
     begin, result = time.monotonic(), 0.0
-    while time.monotonic() - begin < 2.0:
+    while time.monotonic() - begin < HEARTBEAT + 1.0:
         [result] = here(strategy, strategy.run(lambda: tf.constant(1.0) + 2.0))
     return float(result)
 
