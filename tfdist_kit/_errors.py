@@ -5,7 +5,7 @@
     |   +-- RunFileError         a preset file (TOML) has an unknown key or a wrong value
     +-- TFConfigError            TF_CONFIG cannot describe a working cluster; carries the findings
     +-- StrategyError            a strategy cannot be made, or would not be what was asked for
-    |   +-- TooLateError         TensorFlow was initialised before the strategy
+    |   +-- TooLateError         TensorFlow was initialised before the strategy; a RuntimeError
     |   +-- JoinTimeoutError     a task of the cluster did not join in time; carries the tasks
     +-- DatasetError             data cannot be split over the workers as asked
     +-- ClusterError             a LocalCluster cannot go on
@@ -78,8 +78,11 @@ class StrategyError(TfdistError):
     code = "TFD020"
 
 
-class TooLateError(StrategyError):
-    """TensorFlow was initialised before the strategy could configure it."""
+class TooLateError(StrategyError, RuntimeError):
+    """TensorFlow was initialised before the strategy could configure it.
+
+    A RuntimeError too, which is what TensorFlow itself raises.
+    """
 
     code = "TFD021"
 

@@ -78,7 +78,13 @@ def batches(count: int, *more: Any) -> Any:
     return dataset.batch(16).with_options(options)
 
 
-def classifier(strategy: Any, *layers: Any, metrics: Any = ("accuracy",), **compiled: Any) -> Any:
+def classifier(
+    strategy: Any,
+    *layers: Any,
+    metrics: Any = ("accuracy",),
+    compiled_in_scope: bool = True,
+    **compiled: Any,
+) -> Any:
     import keras
 
     keras.utils.set_random_seed(1)
@@ -90,8 +96,10 @@ def classifier(strategy: Any, *layers: Any, metrics: Any = ("accuracy",), **comp
                 keras.layers.Dense(3),
             ]
         )
+        optimizer = keras.optimizers.Adam(0.05)
+    with scope(strategy if compiled_in_scope else None):
         model.compile(
-            keras.optimizers.Adam(0.05),
+            optimizer,
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=list(metrics),
             **compiled,
@@ -274,12 +282,13 @@ def check_v1() -> list[str]:
 
 def check_switch() -> None:
     from keras.src.backend.tensorflow import trainer
+    from keras.src.trainers.trainer import Trainer
     from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
 
     from tfdist_kit.adapters import keras as adapter
 
     def state() -> list[Any]:
-        owners = (trainer, trainer.TensorFlowTrainer, CondBranchFuncGraph)
+        owners = (trainer, trainer.TensorFlowTrainer, Trainer, CondBranchFuncGraph)
         return [dict(vars(owner)) for owner in owners]
 
     original = state()
@@ -332,7 +341,9 @@ def check_guards() -> list[str]:
 # In pytest
 
 
-@pytest.mark.parametrize("options", [{}, {"steps_per_execution": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"steps_per_execution": 2, "compiled_in_scope": False}], ids=str
+)
 def test_fit_evaluate_and_predict(options: dict[str, Any]) -> None:
     reference, result = both("train", **options)
     assert_close(result, reference)

@@ -138,7 +138,7 @@ def test_what_initialised_tensorflow_too_early_is_named(tmp_path: Path) -> None:
             "import tensorflow as tf, tfdist_kit\n"
             "layer = tf.keras.layers.Dense(2); layer.build((None, 3))\n"
             "try: tfdist_kit.multi_worker_mirrored()\n"
-            "except tfdist_kit.TooLateError as error: print(error)\n",
+            "except RuntimeError as error: print(type(error).__name__, error)\n",
             config,
         )
         late = python(
@@ -151,8 +151,28 @@ def test_what_initialised_tensorflow_too_early_is_named(tmp_path: Path) -> None:
         code, out, err = outcome(process)
         late_code, late_out, late_err = outcome(late)
     assert (code, late_code) == (0, 0), err + late_err
-    assert "TFD021: TensorFlow was initialised before the strategy, by <string>:2" in out
+    assert (
+        "TooLateError TFD021: TensorFlow was initialised before the strategy, by <string>:2" in out
+    )
     assert "by a call before tfdist_kit was imported" in late_out
+
+
+def test_graph_mode_waits_for_nobody_and_may_come_late(tmp_path: Path) -> None:
+    """The user's own servers make the cluster there, before or after the strategy."""
+    with HeldPorts(2) as held:
+        process = python(
+            tmp_path,
+            "import tensorflow as tf, tfdist_kit\n"
+            "tf.constant(1)\n"
+            "spec = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()\n"
+            "server = tf.distribute.Server(spec, job_name='worker', task_index=0)\n"
+            "with tf.Graph().as_default():\n"
+            "    strategy = tfdist_kit.multi_worker_mirrored(api='compat.v1')\n"
+            "    print(strategy.num_replicas_in_sync)\n",
+            two_workers(held.numbers).for_task("worker", 0).to_json(),
+        )
+        code, out, err = outcome(process)
+    assert (code, out) == (0, "2\n"), err
 
 
 def test_the_same_is_told_of_a_stock_strategy_under_tfdist_run(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 Keras 3 builds a model from its first batch and averages each batch's logs over the replicas. Both
 fail under a ``MultiWorkerMirroredStrategy`` that spans workers, and so ``fit`` and ``evaluate``
-do. ``enable_multi_worker()`` replaces these two steps::
+do. Nor does ``compile`` enter the scope that the model was made in. ``enable_multi_worker()``
+replaces these steps::
 
+    compile -> in the model's scope, as Keras 2 does
     fit -> build the model from the dataset's spec       (no batch is read, no collective)
         -> train_function: forward, backward, update     (Keras and TensorFlow, unchanged)
         -> average the logs of one execution             (one all-reduce for all of them)
@@ -100,7 +102,9 @@ def _plan() -> list[tuple[Any, str, Any]]:
     make = find(trainer, "_make_function")
     branch = find(find("tensorflow.python.ops.control_flow_v2_func_graphs"), "CondBranchFuncGraph")
     find(branch, "capture_call_time_value")
+    base = find(find("keras.src.trainers.trainer"), "Trainer")  # Keras compares with its `compile`
     return [
+        (base, "compile", _compile_in_scope(find(base, "compile"))),
         (trainer, "_maybe_symbolic_build", _build_from_spec(build, get_dataset)),
         (trainer, "_make_function", _average_logs(make, spans)),
         (module, "reduce_per_replica", _local_mean(reduce, spans)),
@@ -135,6 +139,22 @@ def _averages_over_workers(reduce_per_replica: Any, version: str) -> bool:
         problem = f"Keras {version} averages over replicas in a way that is not known here: {where}"
         raise UnsupportedVersionError(problem, hint=_HINT)
     return axis[1] == "None"
+
+
+def _compile_in_scope(original: Any) -> Any:
+    """Enter the scope that the model was made in, as Keras 2 does."""
+
+    @functools.wraps(original)
+    def compile_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        import tensorflow as tf
+
+        strategy = getattr(self, "_distribute_strategy", None)
+        if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            return original(self, *args, **kwargs)
+        with strategy.scope():
+            return original(self, *args, **kwargs)
+
+    return compile_
 
 
 def _build_from_spec(original: Any, get_dataset: Callable[[Any], Any]) -> Any:
@@ -229,8 +249,7 @@ def _require_scope(model: Any, strategy: Any) -> None:
     if outside:
         raise StrategyError(
             f"created outside strategy.scope(), so each worker would keep its own: {outside}",
-            hint="create the model and its metric objects, and call `compile`, inside "
-            "`with strategy.scope():`",
+            hint="create the model and its metric objects inside `with strategy.scope():`",
         )
 
 

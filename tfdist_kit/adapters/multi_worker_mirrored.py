@@ -24,6 +24,7 @@ from tfdist_kit._errors import (
     UsageError,
 )
 from tfdist_kit.adapters import _cluster, _coordination
+from tfdist_kit.adapters.raw_arguments import reduce_raw_arguments
 from tfdist_kit.adapters.remade import meet_when_remade
 from tfdist_kit.launcher.inside import report
 from tfdist_kit.tf_config import Task, TFConfig
@@ -89,6 +90,9 @@ def multi_worker_mirrored(
         join_timeout = None
     tf = _tensorflow()
     arguments = _class_arguments(tf, api, communication, communication_options)
+    reduce_raw_arguments()
+    # In graph mode the user's own servers and sessions make the cluster, whenever they like.
+    eager = tf.compat.v1.executing_eagerly_outside_functions()
     if cluster_resolver is not None:
         arguments["cluster_resolver"] = cluster_resolver
         config = _cluster.from_resolver(cluster_resolver)
@@ -97,9 +101,9 @@ def multi_worker_mirrored(
             os.environ,
             refuse_single=on_single_worker == "refuse",
             warn=on_single_worker == "warn",
-            asks_port=not _coordination.serves_a_cluster(),
+            asks_port=eager and not _coordination.serves_a_cluster(),
         )
-    if _spans_several_tasks(config):
+    if eager and _spans_several_tasks(config):
         _prepare(config, join_timeout, heartbeat_timeout)
     report.say("joining")
     strategy = _construct(tf, api, arguments, config, join_timeout)

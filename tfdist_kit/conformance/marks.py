@@ -14,9 +14,12 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfdist_kit._errors import UsageError
+
+if TYPE_CHECKING:
+    import pytest
 
 MARK = "tfdist_claim"
 
@@ -49,7 +52,7 @@ class MutantError(Exception):
 _mutants: dict[str, Mutant] = {}
 
 
-def claim(*ids: str) -> Any:
+def claim(*ids: str) -> pytest.MarkDecorator:
     """Bind a check to the claims that it proves.
 
     Args:
@@ -64,7 +67,8 @@ def claim(*ids: str) -> Any:
         raise UsageError(
             f"claim was called with {ids!r}", hint='name claims: @claim("mwms.reduce.sum")'
         )
-    return getattr(pytest.mark, MARK)(*ids)
+    decorator: pytest.MarkDecorator = getattr(pytest.mark, MARK)(*ids)
+    return decorator
 
 
 def mutant(

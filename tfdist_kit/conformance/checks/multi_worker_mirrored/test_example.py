@@ -91,8 +91,7 @@ def _fit_completed(subject: Subject, worker: Worker, keras_name: str) -> None:
     strategy, model, optimizer, dist_dataset = _made(subject, keras)
     start = _flat(model)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    with strategy.scope():
-        model.compile(optimizer, loss)
+    model.compile(optimizer, loss)
     model.fit(dist_dataset, steps_per_epoch=NUM_STEP, verbose=0)
     _assert_trained_alike(strategy, worker, start, _flat(model))
 
@@ -107,7 +106,7 @@ def _loop(subject: Subject, worker: Worker, keras_name: str) -> None:
     iterator = iter(dist_dataset)
     start = _flat(model)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]
     def train_step(iterator: Any) -> None:
         def step_fn(inputs: Any) -> None:
             features, labels = inputs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,9 +67,7 @@ def test_it_is_refused_after_each_of_these(subject: Subject) -> None:
         "another strategy": lambda: tf.distribute.OneDeviceStrategy("CPU:0"),
         "a device block": lambda: tf.device("CPU:0").__enter__(),
     }
-    refused = {
-        name: _in_a_copy(lambda call=call: _after(subject, call)) for name, call in calls.items()
-    }
+    refused = {name: _in_a_copy(partial(_after, subject, call)) for name, call in calls.items()}
     assert refused == dict.fromkeys(calls, True)
 
 
