@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit lint type bench docs clean
+.PHONY: help install demo test unit lint type conformance bench docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile | column -t -s:
@@ -32,6 +32,11 @@ lint: $(READY) ## style
 
 type: $(READY) ## types
 	$(BIN)/mypy
+
+conformance: $(READY) ## hold TensorFlow, with and without the kit, against its documents
+	$(BIN)/tfdist conformance run --mutants --report build/conformance/stock
+	$(BIN)/tfdist conformance run --subject adapter --report build/conformance/adapter
+	$(BIN)/tfdist conformance report build/conformance/stock --beside build/conformance/adapter
 
 bench: $(READY) ## measure, as ratios of pairs run in turn
 	@$(BIN)/tfdist bench

@@ -8,6 +8,7 @@ A process of its own, so that no crash in it and no Ctrl-C costs what was found 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import signal
@@ -27,6 +28,7 @@ from tfdist_kit.conformance.suites import Suite
 
 POLL = 0.05
 GRACE = 20.0
+_PRELOADED = ("tensorflow", "tf_keras")
 _LAST_LINES = 12
 _NO_TESTS = 5
 _HIDDEN = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "TF_CONFIG", "PYTEST_CURRENT_TEST")
@@ -146,6 +148,7 @@ def _command(suite: Suite, folder: Path, arguments: tuple[str, ...]) -> list[str
     return [
         *(sys.executable, "-m", "pytest", "-p", "tfdist_kit.conformance.plugin"),
         *("-c", str(suite.settings), f"--rootdir={suite.folder}"),
+        *("-o", f"tfdist_preload={' '.join(filter(importlib.util.find_spec, _PRELOADED))}"),
         *("--conformance-plan", str(folder / "plan.json"), *arguments, str(suite.checks)),
     ]
 
