@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tfdist_kit.conformance.checks.multi_worker_mirrored._c_graph import cluster_of_workers
-from tfdist_kit.conformance.checks.multi_worker_mirrored._c_values import both_classes, make
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing.worker import Worker
@@ -32,9 +31,8 @@ def _given() -> Any:
 
 
 @claim("mwms.config-proto.is-a-copy")
-@both_classes
-def test_copy(subject: Subject, api: str) -> None:
-    strategy = make(subject, api)
+def test_copy(subject: Subject) -> None:
+    strategy = subject.make_strategy_v1()
     given = _given()
     updated = strategy.update_config_proto(given)
     assert given == _given()
@@ -45,9 +43,8 @@ def test_copy(subject: Subject, api: str) -> None:
 
 
 @claim("mwms.config-proto.what-is-set")
-@both_classes
-def test_what_is_set(subject: Subject, api: str, tf_worker: Worker) -> None:
-    strategy = make(subject, api)
+def test_what_is_set(subject: Subject, tf_worker: Worker) -> None:
+    strategy = subject.make_strategy_v1()
     updated = strategy.update_config_proto(_given())
     assert updated.experimental.collective_group_leader == "/job:worker/replica:0/task:0"
     assert list(updated.device_filters) == [f"/job:worker/task:{tf_worker.rank}"]

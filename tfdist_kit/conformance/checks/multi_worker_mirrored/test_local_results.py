@@ -15,9 +15,9 @@ pytestmark = pytest.mark.tfdist(workers=2, timeout=60)
 
 
 @claim("mwms.local-results.signature")
-@both_classes
-def test_signature(subject: Subject, api: str) -> None:
-    [value] = inspect.signature(make(subject, api).experimental_local_results).parameters.values()
+def test_signature(subject: Subject) -> None:
+    strategy = subject.make_strategy_v1()
+    [value] = inspect.signature(strategy.experimental_local_results).parameters.values()
     assert (value.name, value.default) == ("value", inspect.Parameter.empty)
 
 

@@ -15,8 +15,7 @@ pytestmark = pytest.mark.tfdist(workers=2, timeout=60)
 
 
 @claim("mwms.reduce.all-reduce-of-a-structure")
-@pytest.mark.parametrize("is_function", [True, False], ids=["function", "eager"])
-def test_structure(subject: Subject, is_function: bool) -> None:
+def test_structure(subject: Subject) -> None:
     import tensorflow as tf
 
     strategy = subject.make_strategy_v1()
@@ -26,15 +25,15 @@ def test_structure(subject: Subject, is_function: bool) -> None:
         one = 1.0 + tf.cast(context.replica_id_in_sync_group, tf.float32)
         return context.all_reduce("SUM", {"a": one, "b": [2.0 * one, (one * [3.0, 4.0],)]})
 
-    total = strategy.run(tf.function(step) if is_function else step)
-    assert list(total) == ["a", "b"]
-    flat = [each.numpy().tolist() for each in tf.nest.flatten(total)]
-    assert flat == [3.0, 6.0, [9.0, 12.0]]
-    tf.nest.assert_same_structure(total, {"a": 0, "b": [0, (0,)]})
+    for each in (step, tf.function(step)):
+        total = strategy.run(each)
+        assert [one.numpy().tolist() for one in tf.nest.flatten(total)] == [3.0, 6.0, [9.0, 12.0]]
+        tf.nest.assert_same_structure(total, {"a": 0, "b": [0, (0,)]})
 
 
 @claim("mwms.reduce.all-reduce-stays-on-the-device")
-def test_device(subject: Subject, tf_worker: Worker) -> None:
+@pytest.mark.tfdist(workers=1)
+def test_device(subject: Subject) -> None:
     import tensorflow as tf
 
     strategy = subject.make_strategy_v1()
@@ -45,7 +44,7 @@ def test_device(subject: Subject, tf_worker: Worker) -> None:
         return context.all_reduce("SUM", tf.random.normal([]))
 
     for total in strategy.experimental_local_results(strategy.run(step)):
-        assert f"/task:{tf_worker.rank}/device:GPU:" in total.device
+        assert "/device:GPU:" in total.device
 
 
 @claim("mwms.reduce.reduce-to")
