@@ -22,6 +22,8 @@ _CONTEXT_MODULE = "tensorflow.python.eager.context"
 
 _culprit: str | None = None
 _anew = False
+_context: ModuleType | None = None
+_waiting: list[Callable[[ModuleType], None]] = []
 
 
 def culprit() -> str | None:
@@ -42,16 +44,26 @@ def watch() -> None:
         sys.meta_path.insert(0, _ContextFinder())
 
 
+def with_context(act: Callable[[ModuleType], None]) -> None:
+    """Call `act` with TensorFlow's context module: now if it is loaded, or once it is.
+
+    A preloaded module counts as loaded, also while it is hidden from the program.
+    """
+    if _context is not None:
+        act(_context)
+    else:
+        _waiting.append(act)
+
+
 def watch_anew() -> None:
     """Watch for a first call as if TensorFlow, which has been initialised, had not been.
 
     For a process that runs one test after another: each is to fare as it would alone.
     """
     global _culprit, _anew
-    module = sys.modules.get(_CONTEXT_MODULE)
-    if module is not None:
+    if _CONTEXT_MODULE in sys.modules:
         _culprit, _anew = None, True
-        _wrap(module)
+        _wrap(sys.modules[_CONTEXT_MODULE])
 
 
 def came_before_the_strategy() -> bool:
@@ -85,6 +97,10 @@ class _ContextFinder:
 
 
 def _wrap(context_module: ModuleType) -> None:
+    global _context
+    _context = context_module
+    while _waiting:
+        _waiting.pop()(context_module)
     owner = getattr(context_module, "Context", None)
     original: Callable[[Any], None] | None = getattr(owner, "ensure_initialized", None)
     if owner is None or original is None or hasattr(original, "tfdist_original"):

@@ -138,6 +138,26 @@ def test_it(number, tf_worker):
 """
 
 
+REMAKES = """\
+import pytest
+
+@pytest.mark.tfdist
+def test_it():
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+    assert hasattr(context.Context.enable_collective_ops, "tfdist_meeting")
+"""
+
+
+@pytest.mark.parametrize("preload", ["tensorflow", ""])
+def test_the_first_test_of_a_process_makes_strategies_together_too(
+    tmp_path: Path, preload: str
+) -> None:
+    (tmp_path / "test_it.py").write_text(REMAKES)
+    ran = session(tmp_path, "-o", f"tfdist_preload={preload}")
+    assert ran.code == 0, ran.out
+
+
 def test_importing_tensorflow_in_a_test_leaves_nothing_that_matters(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(IMPORTS)
     assert session(tmp_path).code == 0

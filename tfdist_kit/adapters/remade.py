@@ -16,10 +16,11 @@ from typing import Any
 from tfdist_kit.adapters._private import private
 
 _CONTEXT = "tensorflow.python.eager.context"
+_METHOD = "enable_collective_ops"
 _LONGEST = 24 * 3600.0
 
 
-def meet_when_remade(timeout: float | None = None) -> None:
+def meet_when_remade(timeout: float | None = None, *, context: Any = None) -> None:
     """Have the workers wait for each other whenever they make a further strategy.
 
     It acts on every strategy of this process, TensorFlow's own as well; calling it again changes
@@ -28,12 +29,13 @@ def meet_when_remade(timeout: float | None = None) -> None:
     Args:
         timeout: How long a worker waits for the others, in seconds, before TensorFlow raises
             `DeadlineExceededError`; None is a day.
+        context: TensorFlow's context module, if it must not be imported for this.
 
     Raises:
         UnsupportedVersionError: TensorFlow's internals are not as expected.
     """
-    owner = private(_CONTEXT, "Context")
-    original = private(_CONTEXT, "Context", "enable_collective_ops")
+    owner = getattr(context, "Context", None) or private(_CONTEXT, "Context")
+    original = getattr(owner, _METHOD, None) or private(_CONTEXT, "Context", _METHOD)
     milliseconds = math.ceil((timeout or _LONGEST) * 1000)
     if hasattr(original, "tfdist_meeting"):
         original.tfdist_meeting.milliseconds = milliseconds

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,7 +27,6 @@ from tfdist_kit.testing.order import Order
 from tfdist_kit.testing.worker import Worker, this_worker
 
 NAME = "tfdist-inside"
-_CONTEXT = "tensorflow.python.eager.context"
 
 
 @dataclass(frozen=True)
@@ -119,14 +119,17 @@ def _as_ordered(order: Order) -> Iterator[None]:
         from tfdist_kit.adapters.local_replicas import enable_local_replicas
 
         enable_local_replicas(order.local_replicas)
-    if _CONTEXT in sys.modules:  # an earlier test may have made a strategy
-        from tfdist_kit.adapters.remade import meet_when_remade
-
-        meet_when_remade()
+    _first_use.with_context(_meet_when_remade)
     os.chdir(order.start)
     os.environ.pop("PYTEST_ADDOPTS", None)
     with coverage_data.measured(order.coverage):
         yield
+
+
+def _meet_when_remade(context: ModuleType) -> None:
+    from tfdist_kit.adapters.remade import meet_when_remade
+
+    meet_when_remade(context=context)
 
 
 def _cache() -> tuple[str, ...]:
