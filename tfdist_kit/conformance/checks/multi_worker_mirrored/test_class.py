@@ -131,7 +131,7 @@ def test_computation_on_every_device(subject: Subject) -> None:
 
     def step() -> None:
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        ran.append((replica, tf.zeros(()).device))
+        ran.append((int(replica), tf.zeros(()).device))
 
     strategy.run(step)
     everywhere = sorted(itertools.chain(*gather(ran)))

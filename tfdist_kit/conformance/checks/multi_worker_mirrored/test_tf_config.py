@@ -131,7 +131,11 @@ def test_chief_is_first(subject: Subject) -> None:
     strategy = subject.make_strategy()
     assert strategy.num_replicas_in_sync == 2
     seen: list[int] = []
-    strategy.run(lambda: seen.append(tf.distribute.get_replica_context().replica_id_in_sync_group))
+
+    def step() -> None:
+        seen.append(int(tf.distribute.get_replica_context().replica_id_in_sync_group))
+
+    strategy.run(step)
     task = tf_config()["task"]["type"]
     assert gather((task, seen)) == [("chief", [0]), ("worker", [1])]
 
