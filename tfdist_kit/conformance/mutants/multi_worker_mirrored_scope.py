@@ -82,14 +82,13 @@ def _(patch: Patch) -> None:
     patch(tf.compat.v1, "get_variable", other)
 
 
-@mutant("mwms.scope.current-strategy", name="the-current-strategy-is-a-copy")
+@mutant("mwms.scope.current-strategy", name="scope-leaves-the-default-strategy")
 def _(patch: Patch) -> None:
-    import copy
-
     import tensorflow as tf
+    from tensorflow.python.distribute import distribute_lib
 
     def other(found: Any) -> Any:
-        return lambda: copy.copy(found()) if tf.distribute.has_strategy() else found()
+        return lambda: distribute_lib._get_default_strategy()
 
     patch(tf.distribute, "get_strategy", other)
 
@@ -179,7 +178,7 @@ def _(patch: Patch) -> None:
     from tensorflow.python.distribute import values
 
     def other(found: Any) -> Any:
-        return lambda self, tensors, shapes: tf.no_op()
+        return lambda self, restored_tensors, restored_shapes: tf.no_op()
 
     patch(values._MirroredSaveable, "restore", other)
 

@@ -13,12 +13,18 @@ import pytest
 
 from tfdist_kit.conformance.subjects import Subject
 
-both = pytest.mark.parametrize("api", ["v2", "v1"])
+APIS = ("v2", "v1")
+both = pytest.mark.parametrize("api", APIS)
 
 
 def make(subject: Subject, api: str, **arguments: Any) -> Any:
     """A strategy of one of the two classes."""
     return (subject.make_strategy if api == "v2" else subject.make_strategy_v1)(**arguments)
+
+
+def one_of_each(subject: Subject, **arguments: Any) -> list[Any]:
+    """A strategy of either class, to be looked at; only the last one may be used."""
+    return [make(subject, api, **arguments) for api in APIS]
 
 
 def all_reduced(strategy: Any, value: float, op: str = "sum") -> list[float]:

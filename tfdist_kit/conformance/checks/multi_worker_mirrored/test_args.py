@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tfdist_kit.conformance.checks.multi_worker_mirrored._a_common import (
+    APIS,
     all_reduced,
-    both,
     make,
+    one_of_each,
     own_resolver,
     tf_config,
     with_tf_config,
@@ -31,30 +32,30 @@ def test_communication(subject: Subject, tf_worker: Worker, name: str) -> None:
 
 
 @alone
-@pytest.mark.parametrize("communication", ["bogus", 5])
 @claim("mwms.args.communication-unknown")
-def test_communication_unknown(subject: Subject, communication: object) -> None:
-    with pytest.raises(ValueError, match="CommunicationImplementation"):
-        subject.make_strategy_v1(communication=communication)
+def test_communication_unknown(subject: Subject) -> None:
+    for unknown in ("bogus", 5):
+        with pytest.raises(ValueError, match="CommunicationImplementation"):
+            subject.make_strategy_v1(communication=unknown)
 
 
 @alone
-@both
 @claim("mwms.args.cluster-resolver-type")
-def test_cluster_resolver_type(subject: Subject, api: str) -> None:
-    with pytest.raises(ValueError, match="cluster_resolver must be an instance of"):
-        make(subject, api, cluster_resolver=5)
+def test_cluster_resolver_type(subject: Subject) -> None:
+    for api in APIS:
+        with pytest.raises(ValueError, match="cluster_resolver must be an instance of"):
+            make(subject, api, cluster_resolver=5)
 
 
 @alone
-@both
 @claim("mwms.args.cluster-resolver-default")
-def test_cluster_resolver_default(subject: Subject, api: str) -> None:
+def test_cluster_resolver_default(subject: Subject) -> None:
     import tensorflow as tf
 
-    resolver = make(subject, api).cluster_resolver
-    assert type(resolver) is tf.distribute.cluster_resolver.TFConfigClusterResolver
-    assert resolver.cluster_spec().as_dict() == tf_config()["cluster"]
+    for strategy in one_of_each(subject):
+        resolver = strategy.cluster_resolver
+        assert type(resolver) is tf.distribute.cluster_resolver.TFConfigClusterResolver
+        assert resolver.cluster_spec().as_dict() == tf_config()["cluster"]
 
 
 @pytest.mark.tfdist(fresh=True)  # a warm worker has a server already, that of TF_CONFIG
@@ -69,12 +70,12 @@ def test_own_cluster_resolver(subject: Subject, tf_worker: Worker) -> None:
 
 
 @alone
-@both
 @claim("mwms.args.resolver-without-task")
-def test_resolver_without_task(subject: Subject, api: str) -> None:
+def test_resolver_without_task(subject: Subject) -> None:
     import tensorflow as tf
 
     cluster = tf.train.ClusterSpec(tf_config()["cluster"])
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster)
-    with pytest.raises(ValueError, match="you must also specify `task_type` and `task_id`"):
-        make(subject, api, cluster_resolver=resolver)
+    for api in APIS:
+        with pytest.raises(ValueError, match="you must also specify `task_type` and `task_id`"):
+            make(subject, api, cluster_resolver=resolver)

@@ -6,8 +6,7 @@ import pytest
 
 from tfdist_kit.conformance.checks.multi_worker_mirrored._a_common import (
     all_reduced,
-    both,
-    make,
+    one_of_each,
     tf_config,
     with_tf_config,
 )
@@ -20,27 +19,26 @@ alone = pytest.mark.tfdist(workers=1)
 
 
 @pytest.mark.tfdist(local_replicas=2)
-@both
 @claim("mwms.attributes.replicas-in-sync")
-def test_replicas_in_sync(subject: Subject, api: str) -> None:
-    assert make(subject, api).num_replicas_in_sync == 4
+def test_replicas_in_sync(subject: Subject) -> None:
+    assert [one.num_replicas_in_sync for one in one_of_each(subject)] == [4, 4]
 
 
 @alone
-@both
 @claim("mwms.attributes.extended")
-def test_extended(subject: Subject, api: str) -> None:
+def test_extended(subject: Subject) -> None:
     import tensorflow as tf
 
-    kinds = tf.distribute if api == "v2" else tf.compat.v1.distribute
-    assert isinstance(make(subject, api).extended, kinds.StrategyExtended)
+    v2, v1 = one_of_each(subject)
+    assert isinstance(v2.extended, tf.distribute.StrategyExtended)
+    assert isinstance(v1.extended, tf.compat.v1.distribute.StrategyExtended)
 
 
-@both
 @claim("mwms.attributes.cluster-resolver-task")
-def test_cluster_resolver_task(subject: Subject, tf_worker: Worker, api: str) -> None:
-    resolver = make(subject, api).cluster_resolver
-    assert (resolver.task_type, resolver.task_id) == ("worker", tf_worker.rank)
+def test_cluster_resolver_task(subject: Subject, tf_worker: Worker) -> None:
+    for strategy in one_of_each(subject):
+        resolver = strategy.cluster_resolver
+        assert (resolver.task_type, resolver.task_id) == ("worker", tf_worker.rank)
 
 
 @pytest.mark.tfdist(fresh=True, timeout=4)  # it is known to wait for ever

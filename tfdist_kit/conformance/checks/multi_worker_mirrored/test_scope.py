@@ -34,12 +34,11 @@ def test_variables_are_mirrored(subject: Subject, tf_worker: Worker, api: str) -
     assert gather(copies(strategy, variable)) == [[10.0], [10.0]]
 
 
-@both
 @claim("mwms.scope.variables-outside-are-not")
-def test_variables_outside_are_not(subject: Subject, tf_worker: Worker, api: str) -> None:
+def test_variables_outside_are_not(subject: Subject, tf_worker: Worker) -> None:
     import tensorflow as tf
 
-    make(subject, api)
+    subject.make_strategy()
     variable = tf.Variable(10.0 + tf_worker.rank)
     assert not is_mirrored(variable)
     assert gather(float(variable.numpy())) == [10.0, 11.0]
@@ -73,13 +72,12 @@ def test_creation_is_intercepted(subject: Subject) -> None:
 
 
 @alone
-@both
 @claim("mwms.scope.current-strategy")
-def test_current_strategy(subject: Subject, api: str) -> None:
+def test_current_strategy(subject: Subject) -> None:
     import tensorflow as tf
 
     default = tf.distribute.get_strategy()
-    strategy = make(subject, api)
+    strategy = subject.make_strategy_v1()
     with strategy.scope() as entered:
         assert tf.distribute.get_strategy() is strategy is entered
         assert tf.distribute.has_strategy()
@@ -89,12 +87,11 @@ def test_current_strategy(subject: Subject, api: str) -> None:
 
 
 @alone
-@both
 @claim("mwms.scope.cross-replica-context")
-def test_cross_replica_context(subject: Subject, api: str) -> None:
+def test_cross_replica_context(subject: Subject) -> None:
     import tensorflow as tf
 
-    strategy = make(subject, api)
+    strategy = subject.make_strategy_v1()
     assert not tf.distribute.in_cross_replica_context()
     with strategy.scope():
         assert tf.distribute.in_cross_replica_context()
@@ -247,17 +244,23 @@ def test_entered_by_run_and_reduce(subject: Subject, tf_worker: Worker, api: str
     assert not tf.distribute.has_strategy()
 
 
-@pytest.mark.parametrize(("name", "expected"), [("SUM", 3.0), ("MEAN", 1.5)])
 @claim("mwms.scope.aggregated-assignment")
-def test_aggregated(subject: Subject, tf_worker: Worker, name: str, expected: float) -> None:
+def test_aggregated(subject: Subject, tf_worker: Worker) -> None:
     import tensorflow as tf
 
     strategy = subject.make_strategy()
-    with strategy.scope():
-        variable = tf.Variable(10.0, aggregation=tf.VariableAggregation[name])
-    strategy.run(lambda: variable.assign(tf.identity(tf_worker.rank + 1.0)))
+    for name, expected in (("SUM", 3.0), ("MEAN", 1.5)):
+        with strategy.scope():
+            variable = tf.Variable(10.0, aggregation=tf.VariableAggregation[name])
+        assert_assigned(strategy, variable, tf_worker.rank + 1.0, expected)
+
+
+def assert_assigned(strategy: Any, variable: Any, value: float, expected: float) -> None:
+    import tensorflow as tf
+
+    strategy.run(lambda: variable.assign(tf.identity(value)))
     assert gather(copies(strategy, variable)) == [[expected]] * 2
-    strategy.run(lambda: variable.assign_add(tf.identity(tf_worker.rank + 1.0)))
+    strategy.run(lambda: variable.assign_add(tf.identity(value)))
     assert gather(copies(strategy, variable)) == [[expected * 2]] * 2
 
 
