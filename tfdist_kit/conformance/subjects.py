@@ -30,6 +30,7 @@ class Subject:
             return tfdist_kit.multi_worker_mirrored(**arguments)
         import tensorflow as tf
 
+        _meet()
         return tf.distribute.MultiWorkerMirroredStrategy(**arguments)
 
     def make_strategy_v1(self, **arguments: Any) -> Any:
@@ -44,4 +45,15 @@ class Subject:
             return tfdist_kit.multi_worker_mirrored(api="compat.v1", **arguments)
         import tensorflow as tf
 
+        _meet()
         return tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy(**arguments)
+
+
+def _meet() -> None:
+    """Have the workers make a further strategy together, from the first check of a process on.
+
+    Checks share processes, and TensorFlow loses what a quicker worker has sent by then.
+    """
+    from tfdist_kit.adapters.remade import meet_when_remade
+
+    meet_when_remade()
