@@ -1,1 +1,1 @@
-"""Checks of what is said of MultiWorkerMirroredStrategy."""
+"""Checks of what the page of MultiWorkerMirroredStrategy says."""
