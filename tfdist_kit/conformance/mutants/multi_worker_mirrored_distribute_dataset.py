@@ -307,23 +307,20 @@ def _(patch: Patch) -> None:
     _take(patch, "AUTO", DATA)
 
 
-@mutant("mwms.distribute-dataset.too-few-files", name="auto-never-shards-what-is-endless")
+@mutant("mwms.distribute-dataset.too-few-files", name="auto-never-shards-what-is-repeated")
 def _(patch: Patch) -> None:
-    def is_endless(dataset: Any) -> bool:
-        import tensorflow as tf
-
-        return bool(dataset.cardinality() == tf.data.INFINITE_CARDINALITY)
-
-    _take(patch, "AUTO", OFF, where=is_endless)
+    _take(patch, "AUTO", OFF, where=lambda dataset: _is_made_by(dataset, "Repeat"))
 
 
 @mutant("mwms.distribute-dataset.auto-shards-by-data", name="auto-does-not-shard-generators")
 def _(patch: Patch) -> None:
-    def is_generated(dataset: Any) -> bool:
-        name = type(dataset).__name__
-        return "FlatMap" in name or any(map(is_generated, dataset._inputs()))
+    _take(patch, "AUTO", OFF, where=lambda dataset: _is_made_by(dataset, "FlatMap"))
 
-    _take(patch, "AUTO", OFF, where=is_generated)
+
+def _is_made_by(dataset: Any, name: str) -> bool:
+    """Whether a transformation is among those that led to a dataset."""
+    inputs = dataset._inputs()
+    return name in type(dataset).__name__ or any(_is_made_by(each, name) for each in inputs)
 
 
 @mutant("mwms.distribute-dataset.policy-off", name="off-shards-by-element")

@@ -19,7 +19,9 @@ def _(patch: Patch) -> None:
 
 @mutant("mwms.input-fn-iterator.signature", name="iterators-of-functions-have-no-mode")
 def _(patch: Patch) -> None:
-    _methods(patch, "make_input_fn_iterator", lambda found: lambda self, fn: found(self, fn))
+    _methods(
+        patch, "make_input_fn_iterator", lambda found: lambda self, input_fn: found(self, input_fn)
+    )
 
 
 def _methods(patch: Patch, name: str, make: Any) -> None:
