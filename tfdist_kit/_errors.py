@@ -46,7 +46,7 @@ class TfdistError(Exception):
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
 
-class UsageError(TfdistError):
+class UsageError(TfdistError, ValueError):
     """What was asked for cannot be done as asked; nothing was started."""
 
     code = "TFD001"
@@ -58,7 +58,7 @@ class RunFileError(UsageError):
     code = "TFD002"
 
 
-class TFConfigError(TfdistError):
+class TFConfigError(TfdistError, ValueError):
     """TF_CONFIG cannot describe a working cluster.
 
     Attributes:

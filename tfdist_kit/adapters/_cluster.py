@@ -99,7 +99,16 @@ class _PatientResolver:
 
 
 def from_resolver(resolver: Any) -> TFConfig:
-    """What a `tf.distribute.cluster_resolver.ClusterResolver` says, as a TFConfig."""
+    """What a `tf.distribute.cluster_resolver.ClusterResolver` says, as a TFConfig.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if not hasattr(resolver, "cluster_spec"):
+        raise UsageError(
+            f"cluster_resolver is {resolver!r}",
+            hint="give a tf.distribute.cluster_resolver.ClusterResolver, or leave it out",
+        )
     jobs = resolver.cluster_spec().as_dict()
     if not jobs:
         return TFConfig()

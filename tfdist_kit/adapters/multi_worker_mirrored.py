@@ -165,7 +165,8 @@ def _class_arguments(tf: Any, api: Api, communication: Any, options: Any) -> dic
     except ValueError as error:
         raise UsageError(
             f"communication is {communication!r}",
-            hint=f"use one of {', '.join(member.name for member in implementation)}",
+            hint=f"use one of {', '.join(member.name for member in implementation)}, or a "
+            "tf.distribute.experimental.CommunicationImplementation",
         ) from error
     if api == "compat.v1":
         return {"communication": chosen}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+ALONE: Any = {"on_single_worker": "allow"}
+"""What the kit refuses unless told otherwise: a TF_CONFIG under which a worker trains alone."""
 STOCK, ADAPTER = SUBJECTS = ("stock", "adapter")
 
 
@@ -27,10 +29,9 @@ class Subject:
         if self.kind == ADAPTER:
             import tfdist_kit
 
-            return tfdist_kit.multi_worker_mirrored(**arguments)
+            return tfdist_kit.multi_worker_mirrored(**ALONE, **arguments)
         import tensorflow as tf
 
-        _meet()
         return tf.distribute.MultiWorkerMirroredStrategy(**arguments)
 
     def make_strategy_v1(self, **arguments: Any) -> Any:
@@ -42,18 +43,7 @@ class Subject:
         if self.kind == ADAPTER:
             import tfdist_kit
 
-            return tfdist_kit.multi_worker_mirrored(api="compat.v1", **arguments)
+            return tfdist_kit.multi_worker_mirrored(api="compat.v1", **ALONE, **arguments)
         import tensorflow as tf
 
-        _meet()
         return tf.compat.v1.distribute.experimental.MultiWorkerMirroredStrategy(**arguments)
-
-
-def _meet() -> None:
-    """Have the workers make a further strategy together, from the first check of a process on.
-
-    Checks share processes, and TensorFlow loses what a quicker worker has sent by then.
-    """
-    from tfdist_kit.adapters.remade import meet_when_remade
-
-    meet_when_remade()

@@ -106,7 +106,7 @@ def _loop(subject: Subject, worker: Worker, keras_name: str) -> None:
     iterator = iter(dist_dataset)
     start = _flat(model)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function
     def train_step(iterator: Any) -> None:
         def step_fn(inputs: Any) -> None:
             features, labels = inputs
