@@ -36,6 +36,22 @@ def test_b(tf_worker):
     assert sum_of_ones(strategy) == tf_worker.size == strategy.num_replicas_in_sync
     assert sum_of_ones(tfdist_kit.multi_worker_mirrored()) == tf_worker.size
 
+@pytest.mark.tfdist(workers=1, chief=True)
+def test_uses_tensorflow_alone():
+    write("alone")
+    assert float(tf.constant(1.0)) == 1.0
+
+@pytest.mark.tfdist(workers=1, chief=True)
+def test_after_it(tf_worker):
+    write("after")
+    assert sum_of_ones(tfdist_kit.multi_worker_mirrored()) == tf_worker.size
+
+@pytest.mark.tfdist(workers=1)
+@pytest.mark.parametrize("number", [1, 2])
+def test_one_worker(number):
+    write("single")
+    tf.constant(1.0)
+
 def test_too_late():
     write("late")
     x = tf.constant(1.0)
@@ -177,6 +193,8 @@ def test_processes_that_tensorflow_was_changed_in_are_not_used_again(ran: Sessio
         name, pid = line.split()
         used.setdefault(name, set()).add(pid)
     assert used["a"] == used["b"] == used["late"]
+    assert not used["after"] & used["alone"], "TensorFlow could not join any more"
+    assert len(used["single"]) == 1
     changes = [pids for name, pids in used.items() if name.startswith("test_changes")]
     assert len(changes) == 7
     assert len(set.union(*changes)) == 14

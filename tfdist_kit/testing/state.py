@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tfdist_kit.testing.worker import this_worker
+
 # The import of TensorFlow sets these, a strategy and pytest the others.
 _MADE_BY_IMPORTS = (
     *("ENABLE_RUNTIME_UPTIME_TELEMETRY", "HDF5_", "KMP_", "TF2_BEHAVIOR", "TPU_ML_"),
@@ -100,10 +102,19 @@ def _hidden_in_tensorflow() -> Iterator[str]:
     try:
         if context is not None and context.global_seed() is not None:
             yield "TensorFlow's seed"
+        if context is not None and _cannot_join(context.context()):
+            yield "TensorFlow in use without a strategy"
         if config is not None and config.is_op_determinism_enabled():
             yield "deterministic operations"
     except AttributeError:
         yield "settings of this TensorFlow that cannot be told"
+
+
+def _cannot_join(context: Any) -> bool:
+    """Whether it is too late here for a strategy that spans several workers."""
+    is_initialised = context._context_handle is not None
+    has_joined = context._collective_ops_server_def is not None
+    return this_worker().size > 1 and is_initialised and not has_joined
 
 
 def _of_keras() -> Iterator[str]:
