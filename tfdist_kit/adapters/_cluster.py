@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tfdist_kit._errors import UsageError
 from tfdist_kit.tf_config import (
     Finding,
     Task,

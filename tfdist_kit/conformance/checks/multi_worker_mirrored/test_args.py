@@ -77,5 +77,5 @@ def test_resolver_without_task(subject: Subject) -> None:
     cluster = tf.train.ClusterSpec(tf_config()["cluster"])
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster)
     for api in APIS:
-        with pytest.raises(ValueError, match="you must also specify `task_type` and `task_id`"):
+        with pytest.raises(ValueError, match=r"task.?.?.?type"):
             make(subject, api, cluster_resolver=resolver)
