@@ -12,12 +12,14 @@ MOST_CHARACTERS = 2400
 _FIRST = 8
 _PACKAGE = Path(__file__).parents[1]
 _RULES: Sequence[tuple[str, str]] = (
-    (r"(?:/[^\s:'\"/]+)+/site-packages/", ""),
+    (r"[^\s:'\"]*/site-packages/", ""),
     (r"(?:/[^\s:'\"/]+)+/lib/python3\.\d+/", "python/"),
     (re.escape(f"{_PACKAGE.parent}/"), ""),
     (rf"{re.escape(tempfile.gettempdir())}/[^\s:'\",)]*", "TEMP"),
     (r"/(?:tmp|home|root|work|var)/[^\s:'\",)]*", "PATH"),
     (r"\b0x[0-9a-fA-F]{4,}\b", "0xADDRESS"),
+    (r"\b\d{12,}\b", "N"),
+    (r"(?s)numpy=\s*array\(.*?\)>", "numpy=...>"),
     (r"(localhost|\[::1?\]|\b\d+\.\d+\.\d+\.\d+):\d{2,5}\b", r"\1:PORT"),
     (r"\b(port|pid|PID|incarnation)([ =:]+)\d+", r"\1\2N"),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*", "TIME"),

@@ -1,0 +1,38 @@
+"""The kit's own register, checks and mutants, on the TensorFlow that is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tfdist_kit.conformance.suites import Suite
+
+
+def test_every_testable_claim_has_a_check_and_every_conforming_one_a_mutant() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tfdist_kit.cli", "conformance", "list", "--uncovered"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "claims: 0")
+
+
+def test_the_installed_tensorflow_is_as_the_register_says(tmp_path: Path) -> None:
+    """Also by plain figures, so that a suite that checks nothing cannot pass."""
+    env = {**os.environ, "TMPDIR": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    env.pop("PYTEST_XDIST_WORKER", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "tfdist_kit.cli", "conformance", "run", "--report", "out"],
+        cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    report = json.loads((tmp_path / "out/report.json").read_text())
+    assert report["complete"] is True
+    outcomes = [claim["outcome"] for claim in report["claims"]]
+    assert len(outcomes) == len(list(Suite().register()))
+    assert outcomes.count("conforms") > 200
+    assert set(outcomes) <= {
+        *("conforms", "known deviation", "document defect", "not applicable", "untestable"),
+    }
