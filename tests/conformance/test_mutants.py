@@ -203,6 +203,6 @@ def test_helpers_of_mutants_are_not_read_as_mutants(tmp_path: Path) -> None:
     for name in ("_helper", "one", "two"):
         (tmp_path / f"{name}.py").write_text(line.format(name) + "def _(patch): pass\n")
     assert [one.name for one in load_mutants(tmp_path)] == ["one", "two"]
-    (tmp_path / "two.py").write_text(line.format("one") + "def _(patch): pass\n")
+    (tmp_path / "three.py").write_text(line.format("one") + "def _(patch): pass\n")
     with pytest.raises(UsageError, match="two mutants 'one'"):
         load_mutants(tmp_path)
