@@ -309,9 +309,10 @@ def test_a_tensorflow_that_cannot_be_imported(tmp_path: Path) -> None:
 def zygote(command: Command) -> int:
     ours = f"PPid:\t{command.process.pid}\n"  # its workers have the same command line
     for pid in command.living():
-        if b"start.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            if ours in Path(f"/proc/{pid}/status").read_text():
-                return pid
+        proc = Path(f"/proc/{pid}")
+        is_one = b"start.zygote" in (proc / "cmdline").read_bytes()
+        if is_one and ours in (proc / "status").read_text():
+            return pid
     raise AssertionError("there is no preloading process")
 
 
