@@ -33,8 +33,8 @@ from tfdist_kit.conformance.subjects import STOCK, SUBJECTS, Subject
 from tfdist_kit.conformance.suites import Suite
 from tfdist_kit.conformance.summing_up import SummingUp
 from tfdist_kit.conformance.surroundings import Surroundings, surroundings
+from tfdist_kit.testing.worker import INSIDE
 
-_INSIDE = "tfdist-inside"
 _PR_SET_PDEATHSIG = 1
 _NAME = "tfdist-conformance"
 
@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARK}(*ids): the claims that the test checks")
     if config.pluginmanager.has_plugin(_NAME):
         return
-    inside = config.pluginmanager.has_plugin(_INSIDE)
+    inside = config.pluginmanager.has_plugin(INSIDE)
     config.pluginmanager.register(_InAWorker(config) if inside else _Outside(config), _NAME)
 
 

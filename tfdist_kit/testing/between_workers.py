@@ -16,6 +16,7 @@ from typing import Any
 
 from tfdist_kit._errors import ExchangeError
 from tfdist_kit.launcher.clusters.exchange import exchange
+from tfdist_kit.launcher.hangs.explain import name_ranks
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 120
@@ -62,14 +63,12 @@ def parallel_assert(condition: Any, message: str = "") -> None:
     __tracebackhide__ = True
     told = exchange("parallel_assert", (bool(condition), message))
     refused = [(rank, text) for rank, (holds, text) in enumerate(told) if not holds]
+    ranks = name_ranks([rank for rank, _ in refused])
     if not condition:
-        where = "" if len(told) == 1 else f" (false on {_ranks([rank for rank, _ in refused])})"
+        where = "" if len(told) == 1 else f" (false on {ranks})"
         raise AssertionError(f"{message or 'the condition is false'}{where}")
     if refused:
-        raise ExchangeError(
-            f"the condition is false on {_ranks([rank for rank, _ in refused])}: {refused[0][1]}",
-            aftermath=True,
-        )
+        raise ExchangeError(f"the condition is false on {ranks}: {refused[0][1]}", aftermath=True)
 
 
 def assert_ranks_agree(value: Any) -> None:
@@ -91,7 +90,7 @@ def assert_ranks_agree(value: Any) -> None:
         else:
             same.append(rank)
     if len(groups) > 1:
-        lines = (f"  {_ranks(ranks)}: {_SHORT.repr(known)}" for known, ranks in groups)
+        lines = (f"  {name_ranks(ranks)}: {_SHORT.repr(known)}" for known, ranks in groups)
         raise AssertionError("\n".join(("the ranks have different values:", *lines)))
 
 
@@ -116,7 +115,7 @@ def together() -> Iterator[None]:
     failed = [rank for rank, text in enumerate(told) if text]
     if failed:
         first = told[failed[0]].splitlines()[0]
-        raise ExchangeError(f"the block failed on {_ranks(failed)}: {first}", aftermath=True)
+        raise ExchangeError(f"the block failed on {name_ranks(failed)}: {first}", aftermath=True)
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -132,7 +131,3 @@ def _equal(one: Any, other: Any) -> bool:
         return bool(same.all()) if hasattr(same, "all") else bool(same)
     except Exception:  # it cannot be said of these
         return False
-
-
-def _ranks(ranks: list[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -24,9 +24,7 @@ from tfdist_kit._errors import UsageError
 from tfdist_kit.testing import coverage_data, sending, state
 from tfdist_kit.testing.check_marks import call_and_check
 from tfdist_kit.testing.order import Order
-from tfdist_kit.testing.worker import Worker, this_worker
-
-NAME = "tfdist-inside"
+from tfdist_kit.testing.worker import INSIDE, Worker, this_worker
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,7 @@ class Inside:
     """
 
     def __init__(self, order: Order) -> None:
-        self.__name__ = NAME
+        self.__name__ = INSIDE
         self._order = order
         self._values: dict[str, Any] = {}
         self._config: pytest.Config | None = None

@@ -7,7 +7,7 @@ an option with several values -> one test for each
 from __future__ import annotations
 
 import math
-import unittest
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -94,8 +94,9 @@ def check(item: pytest.Item, *, in_workers: bool) -> Wish:
 
 
 def _is_unittest(item: pytest.Item) -> bool:
+    unittest = sys.modules.get("unittest")  # whoever has such a test has imported it
     owner = getattr(item, "cls", None)
-    return owner is not None and issubclass(owner, unittest.TestCase)
+    return unittest is not None and owner is not None and issubclass(owner, unittest.TestCase)
 
 
 def parameter(option: str) -> str:

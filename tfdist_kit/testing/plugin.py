@@ -20,13 +20,12 @@ import pytest
 
 from tfdist_kit._errors import UsageError
 from tfdist_kit.testing import marker
-from tfdist_kit.testing.worker import Worker, this_worker
+from tfdist_kit.testing.worker import INSIDE, Worker, this_worker
 
 if TYPE_CHECKING:
     from tfdist_kit.launcher import LocalCluster
     from tfdist_kit.testing.running import Runner
 
-_INSIDE = "tfdist-inside"
 _SLOTS = "tfdist_slots"
 _MARKS = (
     "tfdist(workers=2, chief=False, evaluator=0, fresh=False, isolate=True, timeout=60, "
@@ -72,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the markers known, and be the plugin of this process."""
     for mark in _MARKS:
         config.addinivalue_line("markers", mark)
-    if not config.pluginmanager.has_plugin(_INSIDE):
+    if not config.pluginmanager.has_plugin(INSIDE):
         _check_options(config)
         config.pluginmanager.register(_Outside(config), "tfdist-outside")
 
@@ -106,7 +105,7 @@ def tf_worker(pytestconfig: pytest.Config) -> Worker:
 
     A fixture that asks for it is made in each worker.
     """
-    inside: Any = pytestconfig.pluginmanager.getplugin(_INSIDE)
+    inside: Any = pytestconfig.pluginmanager.getplugin(INSIDE)
     return this_worker() if inside is None else inside.worker
 
 

@@ -22,6 +22,7 @@ from _pytest.outcomes import Failed  # the public name of it, pytest.fail.Except
 from tfdist_kit._errors import TfdistError
 from tfdist_kit.launcher import LocalCluster, warm_up
 from tfdist_kit.testing import coverage_data, inside, marker, reporting, sending, verdicts
+from tfdist_kit.testing.marker import Wish
 from tfdist_kit.testing.order import Order, order_for
 from tfdist_kit.testing.output import Output
 from tfdist_kit.testing.reporting import Told
@@ -65,31 +66,30 @@ class Runner:
     def prepare(self, item: pytest.Function) -> None:
         """Have a test run in the workers, and leave out the fixtures that are made there."""
         with _said_plainly():
-            marker.check(item, in_workers=True)
+            wish = marker.check(item, in_workers=True)
             there = sending.made_in_workers(item)
         item.funcargs.update(dict.fromkeys(there))
-        setattr(item, "runtest", partial(self._run, item, there))  # noqa: B010  # not a method
+        setattr(item, "runtest", partial(self._run, item, wish, there))  # noqa: B010  # no method
 
-    def _run(self, item: pytest.Function, there: frozenset[str]) -> None:
+    def _run(self, item: pytest.Function, wish: Wish, there: frozenset[str]) -> None:
         with _said_plainly():
-            told = self._told(item, self._order(item, sending.pack(item, there)))
+            told = self._told(wish, self._order(item, wish, sending.pack(item, there)))
         item.stash[_told] = told
         if self._config.option.capture == "no":
             reporting.show(told)
         _warn(told.merged)
         _conclude(told.merged)
 
-    def _order(self, item: pytest.Function, values: Values) -> Order:
+    def _order(self, item: pytest.Function, wish: Wish, values: Values) -> Order:
         return order_for(
             item,
             values,
-            local_replicas=marker.wish_of(item).local_replicas,
+            local_replicas=wish.local_replicas,
             coverage=coverage_data.settings(),
             debug_rank=self._debug_rank,
         )
 
-    def _told(self, item: pytest.Function, order: Order) -> Told:
-        wish = marker.wish_of(item)
+    def _told(self, wish: Wish, order: Order) -> Told:
         limit = wish.timeout if self._debug_rank is None else None
         with (
             self._slots_for(wish.size),
@@ -126,7 +126,7 @@ class Runner:
         """A cluster for a test that drives it; its workers know the test's module."""
         with _said_plainly():
             wish = marker.check(item, in_workers=False)
-            order = self._order(item, sending.NONE)
+            order = self._order(item, wish, sending.NONE)
             cluster = self._clusters.new(wish)
         with self._slots_for(wish.size), cluster:
             cluster.run(inside.import_test, order)

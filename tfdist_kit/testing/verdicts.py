@@ -111,8 +111,7 @@ def _verdict(config: pytest.Config, outcome: RankOutcome) -> Verdict:
         kind: Kind = "timed out" if outcome.kind == "timed out" else "aborted"
         return Verdict(rank, name, kind, outcome.where, stacks=trimmed(outcome.stacks))
     if outcome.kind == "died":
-        how = str(outcome.lost.args[0]) if outcome.lost is not None else ""
-        return Verdict(rank, name, "crashed", how.removeprefix(name).strip().removeprefix("was "))
+        return Verdict(rank, name, "crashed", outcome.where.removeprefix("was "))
     ended = outcome.error
     ran = ended.ran if isinstance(ended, RankEnded) else outcome.value
     if not isinstance(ran, Ran):

@@ -6,6 +6,9 @@ import json
 import os
 from dataclasses import dataclass
 
+INSIDE = "tfdist-inside"
+"""How the plugin is called in the pytest of a worker."""
+
 
 @dataclass(frozen=True)
 class Worker:

@@ -62,18 +62,20 @@ class Member:
 
     def lost(self) -> WorkerLostError:
         """The error that says how its process ended."""
-        code = self.process.returncode()
-        how = "has ended"
-        if code is not None:
-            how = (
-                f"was killed by {signal_name(-code)}" if code < 0 else f"left with exit code {code}"
-            )
         return WorkerLostError(
-            f"{self.plan.name} {how}",
+            f"{self.plan.name} {self.ending}",
             hint=f"restart() the cluster, or leave it out with ranks=; logs in {self.plan.folder}",
             rank=self.rank,
-            returncode=code,
+            returncode=self.process.returncode(),
         )
+
+    @property
+    def ending(self) -> str:
+        """How its process ended, in words."""
+        code = self.process.returncode()
+        if code is None:
+            return "has ended"
+        return f"was killed by {signal_name(-code)}" if code < 0 else f"left with exit code {code}"
 
     def leave(self) -> None:
         """Tell it that there will be no more calls, and that nobody needs it any more."""

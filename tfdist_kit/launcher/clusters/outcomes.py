@@ -33,7 +33,7 @@ class RankOutcome:
         failure: What was raised, as data.
         error: What was raised; None if its class is not known here.
         lost: The error that says how the worker died.
-        where: Where it was when it had not answered, in words.
+        where: Where it was when it had not answered, or how it died, in words.
         stacks: Of all its threads then; empty if they could not be had.
     """
 
@@ -146,7 +146,7 @@ def judge(
         if answer is not None:
             return RankOutcome(rank, name, "returned", value=calls.value_of(answer))
         if rank in dead:
-            return RankOutcome(rank, name, "died", lost=member.lost())
+            return RankOutcome(rank, name, "died", lost=member.lost(), where=member.ending)
         where = str(asked[rank].located())
         return RankOutcome(rank, name, silence, where=where, stacks=asked[rank].text)
 

@@ -203,8 +203,9 @@ def _together(ranks: Sequence[Located]) -> Iterable[str]:
     elif waiting and others:
         need = "needs" if len(waiting) == 1 else "need"
         yield (
-            f"the ranks are at different places: {_ranks(waiting)} {need} every rank to take part, "
-            f"and {_ranks(others)} {'is' if len(others) == 1 else 'are'} not there"
+            f"the ranks are at different places: {name_ranks(waiting)} {need} every rank to take "
+            "part, "
+            f"and {name_ranks(others)} {'is' if len(others) == 1 else 'are'} not there"
         )
     elif waiting:
         yield (
@@ -215,6 +216,7 @@ def _together(ranks: Sequence[Located]) -> Iterable[str]:
         yield "the ranks are at different places"
 
 
-def _ranks(ranks: Sequence[int]) -> str:
+def name_ranks(ranks: Sequence[int]) -> str:
+    """``rank 1``, or ``ranks 0, 2``."""
     listed = ", ".join(map(str, ranks))
     return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"

@@ -13,8 +13,9 @@ from numbers import Integral
 from typing import Any
 
 from tfdist_kit._errors import UsageError
+from tfdist_kit.launcher.hangs.explain import name_ranks
 from tfdist_kit.testing.checks import faults, reading
-from tfdist_kit.testing.checks.ranks import Ranks, name_ranks
+from tfdist_kit.testing.checks.ranks import Ranks
 from tfdist_kit.testing.checks.rows import Rows, Signature, add_totals
 
 

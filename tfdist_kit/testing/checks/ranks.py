@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tfdist_kit._errors import UsageError
+from tfdist_kit.launcher.hangs.explain import name_ranks
 
 T = TypeVar("T")
 LONGEST_ERROR = 500
@@ -156,11 +157,6 @@ def _joint(what: str, troubles: dict[int, _Trouble], workers: int) -> Exception:
     first = troubles[rank]
     also = f"\n  it failed on {name_ranks(others)} as well" if others else ""
     return AssertionError(f"{what} failed on rank {rank}: {first.text}{also}")
-
-
-def name_ranks(ranks: list[int]) -> str:
-    """``rank 1``, or ``ranks 0, 2``."""
-    return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(map(str, ranks))}"
 
 
 def _usable(strategy: Any) -> Any:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tfdist_kit._errors import UsageError
-from tfdist_kit.testing.checks.ranks import Ranks, name_ranks
+from tfdist_kit.launcher.hangs.explain import name_ranks
+from tfdist_kit.testing.checks.ranks import Ranks
 from tfdist_kit.testing.checks.state import Named, digest, named_variables
 
 SHOWN = 5

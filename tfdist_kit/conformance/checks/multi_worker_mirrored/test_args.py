@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._a_common import (
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import (
     APIS,
     all_reduced,
     make,

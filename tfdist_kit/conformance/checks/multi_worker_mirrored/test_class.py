@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._a_common import (
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import (
     all_reduced,
     both,
     copies,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._c_graph import cluster_of_workers
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import tf_config
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing.worker import Worker
@@ -58,7 +58,7 @@ def test_session_without_it(subject: Subject, tf_worker: Worker) -> None:
     with tf.Graph().as_default():
         strategy = subject.make_strategy_v1()
         server = tf.compat.v1.train.Server(
-            cluster_of_workers(),
+            tf_config()["cluster"],
             job_name="worker",
             task_index=tf_worker.rank,
             config=strategy.update_config_proto(tf.compat.v1.ConfigProto()),

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._b_rows import (
-    APIS,
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import both, make
+from tfdist_kit.conformance.checks.multi_worker_mirrored._rows import (
     flat,
     lines,
-    make,
     parts,
     signature,
     steps,
@@ -26,14 +25,14 @@ pytestmark = pytest.mark.tfdist(workers=2, timeout=60)
 
 @claim("mwms.distribute-dataset.signature")
 @pytest.mark.tfdist(workers=1)
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_takes_a_dataset_and_options(subject: Subject, api: str) -> None:
     method = make(subject, api).experimental_distribute_dataset
     assert signature(method) == [("dataset", inspect.Parameter.empty), ("options", None)]
 
 
 @claim("mwms.distribute-dataset.is-iterated")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_a_for_loop_runs_through_it_again_and_again(
     subject: Subject, tf_worker: Worker, api: str
 ) -> None:
@@ -75,7 +74,7 @@ def test_element_spec_describes_what_comes(subject: Subject) -> None:
 
 
 @claim("mwms.distribute-dataset.example")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_the_example(subject: Subject, tf_worker: Worker, api: str) -> None:
     import tensorflow as tf
 
@@ -168,7 +167,7 @@ def _prefetches(dataset: object) -> list[int]:
 
 @claim("mwms.distribute-dataset.not-a-dataset")
 @pytest.mark.tfdist(workers=1)
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_refuses_what_is_no_dataset(subject: Subject, api: str) -> None:
     import numpy as np
 
@@ -197,7 +196,7 @@ def test_parts_of_dictionaries_and_ragged_tensors_are_split_alike(
 
 
 @claim("mwms.distribute-dataset.ends-together")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_the_iterators_of_all_workers_end_in_one_step(
     subject: Subject, tf_worker: Worker, tmp_path: Path, api: str
 ) -> None:
@@ -215,7 +214,7 @@ def test_the_iterators_of_all_workers_end_in_one_step(
 
 
 @claim("mwms.distribute-dataset.in-a-function")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_a_function_can_run_through_it(subject: Subject, tf_worker: Worker, api: str) -> None:
     import tensorflow as tf
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._b_rows import (
-    APIS,
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import both, make
+from tfdist_kit.conformance.checks.multi_worker_mirrored._rows import (
     flat,
     lines,
-    make,
     policy,
     steps,
     times,
@@ -39,7 +38,7 @@ def test_the_policy_is_auto_unless_said(subject: Subject) -> None:
 
 
 @claim("mwms.distribute-dataset.auto-shards-by-file")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_auto_gives_each_worker_files_of_its_own(
     subject: Subject, tf_worker: Worker, tmp_path: Path, api: str
 ) -> None:
@@ -54,7 +53,7 @@ def test_auto_gives_each_worker_files_of_its_own(
 
 
 @claim("mwms.distribute-dataset.auto-shards-by-data")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_auto_has_each_worker_read_all_and_keep_its_part(
     subject: Subject, tf_worker: Worker, api: str
 ) -> None:
@@ -95,7 +94,7 @@ def test_auto_does_not_serve_fewer_files_than_workers(
 
 
 @claim("mwms.distribute-dataset.policy-off")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_off_gives_all_to_every_worker(
     subject: Subject, tf_worker: Worker, tmp_path: Path, api: str
 ) -> None:

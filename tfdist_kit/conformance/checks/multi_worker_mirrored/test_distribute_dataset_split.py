@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._b_rows import (
-    APIS,
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import both, make
+from tfdist_kit.conformance.checks.multi_worker_mirrored._rows import (
     flat,
     lines,
-    make,
     parts,
     policy,
     steps,
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.tfdist(workers=2, timeout=60)
 
 
 @claim("mwms.distribute-dataset.rebatches")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_each_replica_gets_its_part_of_the_batch_size(subject: Subject, api: str) -> None:
     import tensorflow as tf
 
@@ -78,7 +77,7 @@ def test_the_last_smaller_batch_is_split_too(subject: Subject, tf_worker: Worker
 
 
 @claim("mwms.distribute-dataset.shards-over-workers")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_each_element_goes_to_one_worker(subject: Subject, api: str) -> None:
     import tensorflow as tf
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._c_graph import graph, session
-from tfdist_kit.conformance.checks.multi_worker_mirrored._c_values import here
+from tfdist_kit.conformance.checks.multi_worker_mirrored._graph import graph, session
+from tfdist_kit.conformance.checks.multi_worker_mirrored._values import here
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing.worker import Worker
@@ -80,7 +80,7 @@ def test_graph(subject: Subject, tf_worker: Worker) -> None:
         assert len(result) == 2
         assert result[0] is not result[1]
         assert all(each.graph is tf.compat.v1.get_default_graph() for each in result)
-        with session(strategy, tf_worker) as sess:
+        with session(strategy) as sess:
             assert sess.run(result) == (7.0, 7.0)
 
 
@@ -93,5 +93,5 @@ def test_replica_context(subject: Subject, tf_worker: Worker) -> None:
 
     with graph(subject) as strategy:
         result = strategy.experimental_local_results(strategy.experimental_run(fn))
-        with session(strategy, tf_worker) as sess:
+        with session(strategy) as sess:
             assert sess.run(result) == (tf_worker.rank,)

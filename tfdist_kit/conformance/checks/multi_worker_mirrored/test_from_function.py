@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._b_rows import (
-    APIS,
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import both, make
+from tfdist_kit.conformance.checks.multi_worker_mirrored._rows import (
     flat,
     from_all,
     lines,
-    make,
     parts,
     policy,
     signature,
@@ -30,14 +29,14 @@ pytestmark = pytest.mark.tfdist(workers=2, timeout=60)
 
 @claim("mwms.from-function.signature")
 @pytest.mark.tfdist(workers=1)
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_takes_a_function_and_options(subject: Subject, api: str) -> None:
     method = make(subject, api).distribute_datasets_from_function
     assert signature(method) == [("dataset_fn", inspect.Parameter.empty), ("options", None)]
 
 
 @claim("mwms.from-function.input-context")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_the_function_is_given_an_input_context(
     subject: Subject, tf_worker: Worker, api: str
 ) -> None:
@@ -69,7 +68,7 @@ def test_the_input_context_divides_by_all_replicas_in_sync(subject: Subject) -> 
 
 
 @claim("mwms.from-function.per-replica-batch-size")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_the_input_context_divides_the_global_batch_size(subject: Subject, api: str) -> None:
     context = _context(make(subject, api))
     assert context.get_per_replica_batch_size(8) == 4
@@ -110,7 +109,7 @@ def test_refuses_functions_of_another_form(subject: Subject) -> None:
 
 
 @claim("mwms.from-function.neither-batches-nor-shards")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_the_batches_come_as_they_are(subject: Subject, api: str) -> None:
     import tensorflow as tf
 
@@ -141,7 +140,7 @@ def test_the_function_is_called_once_on_the_cpu_of_each_worker(
 
 @claim("mwms.from-function.batch-for-each-replica")
 @pytest.mark.tfdist(local_replicas=2)
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_each_local_replica_takes_a_batch_in_a_step(subject: Subject, api: str) -> None:
     import tensorflow as tf
 

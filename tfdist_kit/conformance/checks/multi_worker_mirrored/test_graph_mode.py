@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._d_graph_mode import graph_of
+from tfdist_kit.conformance.checks.multi_worker_mirrored._graph_cluster import graph_of
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing import Worker

@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._b_rows import (
-    APIS,
-    in_a_session,
-    make,
-    parts,
-    signature,
-    steps,
-)
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import both, make
+from tfdist_kit.conformance.checks.multi_worker_mirrored._graph import in_a_session
+from tfdist_kit.conformance.checks.multi_worker_mirrored._rows import parts, signature, steps
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing import Worker
@@ -24,14 +19,14 @@ pytestmark = pytest.mark.tfdist(workers=2, timeout=60)
 
 @claim("mwms.dataset-iterator.signature")
 @pytest.mark.tfdist(workers=1)
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_takes_a_dataset(subject: Subject, api: str) -> None:
     method = make(subject, api).make_dataset_iterator
     assert signature(method) == [("dataset", inspect.Parameter.empty)]
 
 
 @claim("mwms.dataset-iterator.spreads-evenly")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_each_replica_gets_its_own_equal_part(
     subject: Subject, tf_worker: Worker, api: str
 ) -> None:
@@ -98,7 +93,7 @@ def test_in_graph_mode_the_last_smaller_batch_is_split_too(
 
 @claim("mwms.input-fn-iterator.signature")
 @pytest.mark.tfdist(workers=1)
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_takes_a_function_and_a_replication_mode(subject: Subject, api: str) -> None:
     import tensorflow as tf
 
@@ -112,7 +107,7 @@ def test_takes_a_function_and_a_replication_mode(subject: Subject, api: str) -> 
 
 @claim("mwms.input-fn-iterator.only-per-worker")
 @pytest.mark.tfdist(workers=1)
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_refuses_another_replication_mode(subject: Subject, api: str) -> None:
     import tensorflow as tf
 
@@ -139,7 +134,7 @@ def _replica_fn(value: Any) -> Any:
 
 
 @claim("mwms.input-fn-iterator.example")
-@pytest.mark.parametrize("api", APIS)
+@both
 def test_the_example(subject: Subject, api: str) -> None:
     import tensorflow as tf
 

@@ -6,7 +6,8 @@ import inspect
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._c_values import both_classes, held, make
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import both, make
+from tfdist_kit.conformance.checks.multi_worker_mirrored._values import held
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing.worker import Worker
@@ -23,7 +24,7 @@ def test_signature(subject: Subject) -> None:
 
 @claim("mwms.local-results.every-local-replica")
 @pytest.mark.tfdist(local_replicas=2)
-@both_classes
+@both
 def test_every_local_replica(subject: Subject, api: str, tf_worker: Worker) -> None:
     strategy = make(subject, api)
     results = strategy.experimental_local_results(held(strategy, lambda replica: 5 * replica))
@@ -32,7 +33,7 @@ def test_every_local_replica(subject: Subject, api: str, tf_worker: Worker) -> N
 
 
 @claim("mwms.local-results.this-worker-alone")
-@both_classes
+@both
 def test_this_worker_alone(subject: Subject, api: str, tf_worker: Worker) -> None:
     strategy = make(subject, api)
     results = strategy.experimental_local_results(held(strategy, lambda replica: 5 * replica))

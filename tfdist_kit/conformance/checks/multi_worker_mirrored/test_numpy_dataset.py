@@ -6,13 +6,8 @@ import inspect
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._b_rows import (
-    flat,
-    in_a_session,
-    signature,
-    steps,
-    times,
-)
+from tfdist_kit.conformance.checks.multi_worker_mirrored._graph import in_a_session
+from tfdist_kit.conformance.checks.multi_worker_mirrored._rows import flat, signature, steps, times
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 

@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._c_values import (
-    both_classes,
-    held,
-    here,
-    make,
-)
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import both, make
+from tfdist_kit.conformance.checks.multi_worker_mirrored._values import held, here
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing.worker import Worker
@@ -47,7 +43,7 @@ def test_axis_is_required_on_the_v2_class(subject: Subject) -> None:
         strategy.reduce("SUM", 1.0)
 
 
-@both_classes
+@both
 @claim("mwms.reduce.sum-over-workers")
 def test_sum(subject: Subject, api: str) -> None:
     import tensorflow as tf
@@ -67,7 +63,7 @@ def test_mean(subject: Subject) -> None:
 
 
 @two_replicas
-@both_classes
+@both
 @claim("mwms.reduce.over-local-replicas")
 def test_local_replicas(subject: Subject, api: str) -> None:
     import tensorflow as tf
@@ -176,7 +172,7 @@ def test_axis_none(subject: Subject) -> None:
     assert total.numpy().tolist() == [4.0, 6.0, 8.0, 10.0]
 
 
-@both_classes
+@both
 @claim("mwms.reduce.axis-zero")
 def test_axis_zero(subject: Subject, api: str) -> None:
     import tensorflow as tf

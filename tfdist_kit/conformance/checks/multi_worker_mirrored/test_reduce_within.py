@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._c_values import held, here
+from tfdist_kit.conformance.checks.multi_worker_mirrored._values import held, here
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing.worker import Worker

@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._c_values import (
-    both_classes,
-    held,
-    here,
-    make,
-)
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import both, make
+from tfdist_kit.conformance.checks.multi_worker_mirrored._values import held, here
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing.worker import Worker
@@ -23,7 +19,7 @@ two_replicas = pytest.mark.tfdist(local_replicas=2)
 
 
 @claim("mwms.run.signature")
-@both_classes
+@both
 def test_signature(subject: Subject, api: str) -> None:
     parameters = inspect.signature(make(subject, api).run).parameters
     assert list(parameters) == ["fn", "args", "kwargs", "options"]
@@ -42,7 +38,7 @@ def test_wrong_arguments(subject: Subject) -> None:
 
 @claim("mwms.run.once-a-replica")
 @two_replicas
-@both_classes
+@both
 def test_once_a_replica(subject: Subject, api: str, tf_worker: Worker) -> None:
     import tensorflow as tf
 
@@ -61,7 +57,7 @@ def test_once_a_replica(subject: Subject, api: str, tf_worker: Worker) -> None:
 
 @claim("mwms.run.distributed-arguments")
 @two_replicas
-@both_classes
+@both
 def test_distributed_arguments(subject: Subject, api: str, tf_worker: Worker) -> None:
     import tensorflow as tf
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfdist_kit.conformance.checks.multi_worker_mirrored._a_common import is_mirrored
+from tfdist_kit.conformance.checks.multi_worker_mirrored._common import is_mirrored
 from tfdist_kit.conformance.marks import claim
 from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing import Worker, gather

@@ -1,6 +1,7 @@
 """Graph mode in a worker that has run in eager mode before, and will again.
 
     graph(subject) -> a strategy, in a graph of its own -> session: on this worker's running server
+    in_a_session(strategy) -> a graph and a session of a strategy that was made in eager mode
 
 The server is the one that the first strategy of this process has started in eager mode, so that no
 process has to be given up for a check in graph mode.
@@ -9,13 +10,10 @@ process has to be given up for a check in graph mode.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
 from tfdist_kit.conformance.subjects import Subject
-from tfdist_kit.testing.worker import Worker
 
 
 @contextlib.contextmanager
@@ -28,16 +26,20 @@ def graph(subject: Subject) -> Iterator[Any]:
         yield subject.make_strategy_v1()
 
 
-def cluster_of_workers() -> dict[str, list[str]]:
-    """The cluster in ``TF_CONFIG``."""
-    cluster: dict[str, list[str]] = json.loads(os.environ["TF_CONFIG"])["cluster"]
-    return cluster
-
-
-def session(strategy: Any, worker: Worker) -> Any:
-    """A session of this worker, set up as the strategy wants it."""
+def session(strategy: Any) -> Any:
+    """A session on this worker's own server, which its peers reach, as the strategy wants it."""
     import tensorflow as tf
 
-    address = cluster_of_workers()["worker"][worker.rank]
+    resolver = strategy.cluster_resolver
+    address = resolver.cluster_spec().task_address(resolver.task_type, resolver.task_id)
     config = strategy.update_config_proto(tf.compat.v1.ConfigProto())
     return tf.compat.v1.Session(f"grpc://{address}", config=config)
+
+
+@contextlib.contextmanager
+def in_a_session(strategy: Any) -> Iterator[Any]:
+    """A graph of its own, and a session for it."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default(), session(strategy) as one:
+        yield one

@@ -8,17 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from tfdist_kit.conformance.subjects import Subject
-
-both_classes = pytest.mark.parametrize("api", ["v2", "v1"])
-
-
-def make(subject: Subject, api: str) -> Any:
-    """A strategy of one of the two classes."""
-    return subject.make_strategy() if api == "v2" else subject.make_strategy_v1()
-
 
 def held(strategy: Any, value_of: Callable[[int], Any]) -> Any:
     """What the replicas hold: each `value_of` its id in the sync group.

@@ -17,7 +17,7 @@ APIS = ("v2", "v1")
 both = pytest.mark.parametrize("api", APIS)
 
 
-def make(subject: Subject, api: str, **arguments: Any) -> Any:
+def make(subject: Subject, api: str = "v2", **arguments: Any) -> Any:
     """A strategy of one of the two classes."""
     return (subject.make_strategy if api == "v2" else subject.make_strategy_v1)(**arguments)
 

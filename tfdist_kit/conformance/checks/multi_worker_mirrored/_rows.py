@@ -5,21 +5,12 @@ distributed dataset or iterator -> steps -> parts, one for each local replica ->
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfdist_kit.conformance.subjects import Subject
 from tfdist_kit.testing import Worker
-
-V1, V2 = APIS = ("v1", "v2")
-
-
-def make(subject: Subject, api: str = V2) -> Any:
-    """The strategy of one of the two classes."""
-    return subject.make_strategy_v1() if api == V1 else subject.make_strategy()
 
 
 def signature(method: Any) -> list[tuple[str, Any]]:
@@ -67,18 +58,6 @@ def from_all(strategy: Any, worker: Worker, numbers: Sequence[int]) -> list[list
     rows[worker.rank] = list(numbers)
     found: list[list[int]] = strategy.reduce("SUM", tf.constant(rows), axis=None).numpy().tolist()
     return found
-
-
-@contextlib.contextmanager
-def in_a_session(strategy: Any) -> Iterator[Any]:
-    """A graph and a session on this worker's own server, which its peers reach."""
-    import tensorflow as tf
-
-    resolver = strategy.cluster_resolver
-    address = resolver.cluster_spec().task_address(resolver.task_type, resolver.task_id)
-    config = strategy.update_config_proto(tf.compat.v1.ConfigProto())
-    with tf.Graph().as_default(), tf.compat.v1.Session(f"grpc://{address}", config=config) as one:
-        yield one
 
 
 def policy(name: str) -> Any:
