@@ -11,6 +11,7 @@ case $code in
     0) echo "trained; the chief's output is in $logs/attempt_0/rank_0/stdout.log" ;;
     2) echo "called wrongly; nothing was started" ;;
     124) echo "a time limit was over; see $logs" ;;
+    42) echo "preempted; the same command again goes on" ;;
     130) echo "interrupted" ;;
     *) echo "a worker failed with exit code $code; its error is in $logs/attempt_0/rank_*/error.json" ;;
 esac

@@ -41,6 +41,7 @@ def nothing_was_started(folder: Path, result: Result) -> None:
         (["--rank-filter", "a", "train.py"], "'a' is not a list of ranks"),
         (["--timeout", "-1", "train.py"], "--timeout is -1.0 s"),
         (["--grace", "nan", "train.py"], "--grace is nan s"),
+        (["--save-timeout", "-1", "train.py"], "--save-timeout is -1.0 s"),
         (["--max-restarts", "-1", "train.py"], "the number of restarts is -1"),
         (["--restart-delay", "nan", "train.py"], "--restart-delay is nan s"),
         (["--env", "TFDIST_ATTEMPT=1", "train.py"], "the variable TFDIST_ATTEMPT was given"),
@@ -131,7 +132,7 @@ def test_a_wrong_preset(tmp_path: Path, text: str, told: str) -> None:
 
 def test_options_win_over_the_preset_and_the_preset_over_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "preset.toml").write_text(
-        "workers = 3\nchief = true\ngrace = 9\ntimeout = 7\nargs = ['--first']\n"
+        "workers = 3\nchief = true\ngrace = 9\nsave-timeout = 30\ntimeout = 7\nargs = ['--first']\n"
         "env = {A = 'file', B = 'file'}\n"
     )
     args = ["--config", "preset.toml", "-n", "1", "--no-chief", "--timeout", "0", "--env", "A=cli"]
@@ -144,6 +145,7 @@ def test_options_win_over_the_preset_and_the_preset_over_the_defaults(tmp_path: 
     assert (worker["env"]["A"], worker["env"]["B"]) == ("cli", "file")
     deadlines = made["deadlines"]
     assert (deadlines["total"], deadlines["grace"], deadlines["drain"]) == (None, 9, 5)
+    assert deadlines["save"] == 30
 
 
 def test_a_dry_run_shows_the_plan_and_starts_nothing(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class History:
     def fails(self, now: float, rank: int, code: int = 1, *, aftermath: bool = False) -> History:
         """Rank `rank` records a failure, and its process leaves with `code`."""
         self.failures[rank] = failure(now, aftermath=aftermath, exit_code=code)
-        return self.at(now, Said(rank, "failed"), Exited(rank, code))
+        return self.at(now, Said(rank, "preempted" if code == 42 else "failed"), Exited(rank, code))
 
     def kills(self) -> list[tuple[float, int, int]]:
         """What was sent: time, rank, signal."""

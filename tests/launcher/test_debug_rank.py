@@ -17,7 +17,7 @@ from tests.launcher.terminals import Terminal
 from tests.launcher.test_run import SERVE
 from tfdist_kit.launcher.messages import Exited, Listening, Said, Signalled, Tick
 from tfdist_kit.launcher.request import Deadlines
-from tfdist_kit.launcher.supervisor import State
+from tfdist_kit.launcher.state import State
 
 GIVEN_BACK = "terminal given back: True True\nexit code: "
 STOPS = """\

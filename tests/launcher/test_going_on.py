@@ -10,7 +10,7 @@ from tests.commands import script, tfdist
 
 STEPS, KILLED_AT = 8, 6
 TRAIN = f"""\
-import os, pathlib, signal, sys, tempfile
+import os, pathlib, signal, tempfile
 
 import tensorflow as tf
 import tfdist_kit
@@ -33,31 +33,34 @@ def train_step(example):
     weights.assign_sub(0.1 * strategy.reduce("MEAN", gradients, axis=None))
     step.assign_add(1)
 
-while step.numpy() < {STEPS}:
-    seeds = tf.stack([step, rank])
-    train_step(tf.random.stateless_normal([3], seeds))
+def train(after_each_step):
+    while step.numpy() < {STEPS}:
+        seeds = tf.stack([step, rank])
+        train_step(tf.random.stateless_normal([3], seeds))
+        after_each_step()
+    return weights.numpy().tobytes().hex()
+
+def save_or_die():
     manager.save()
-    if "--killed" in sys.argv and os.environ["TFDIST_ATTEMPT"] == "0" and rank == 1:
-        if step.numpy() == {KILLED_AT}: os.kill(os.getpid(), signal.SIGKILL)
-print("weights", weights.numpy().tobytes().hex())
+    if os.environ["TFDIST_ATTEMPT"] == "0" and rank == 1 and step.numpy() == {KILLED_AT}:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+print("continued", train(save_or_die))
+weights.assign(tf.zeros(3))
+step.assign(0)
+print("undisturbed", train(lambda: None))
 """
 
 
-def weights(out: str) -> list[str]:
-    return re.findall(r"weights (\w+)", out)
-
-
 def test_a_lost_worker_changes_nothing_of_the_result(tmp_path: Path) -> None:
-    name = script(tmp_path, TRAIN)
+    args = ["--timeout", "100", "--max-restarts", "1", "--restart-delay", "0", "--log-dir", "logs"]
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3"}
-    args = ["--timeout", "100", "--max-restarts", "1", "--restart-delay", "0", "--log-dir"]
-    plain = tfdist("run", *args, "plain", name, folder=tmp_path, env=quiet)
-    killed = tfdist("run", *args, "killed", name, "--killed", folder=tmp_path, env=quiet)
-    assert (plain.code, killed.code) == (0, 0), killed.err
-    assert len(set(weights(plain.out))) == 1
-    assert len(weights(plain.out)) == 2
-    assert weights(killed.out) == weights(plain.out)
-    assert sorted(re.findall(r"begins at step (\d+)", killed.out)) == ["0", "0", "5", "5"]
-    events = (tmp_path / "killed" / "events.jsonl").read_text().splitlines()
+    result = tfdist("run", *args, script(tmp_path, TRAIN), folder=tmp_path, env=quiet)
+    assert result.code == 0, result.err
+    found = [re.findall(rf"{way} (\w+)", result.out) for way in ("continued", "undisturbed")]
+    assert [len(weights) for weights in found] == [2, 2]
+    assert len({*found[0], *found[1]}) == 1
+    assert sorted(re.findall(r"begins at step (\d+)", result.out)) == ["0", "0", "5", "5"]
+    events = (tmp_path / "logs" / "events.jsonl").read_text().splitlines()
     told = [event for event in map(json.loads, events) if event["event"] == "verdict"]
     assert [event["verdict"] for event in told] == ["lost worker", "done"]

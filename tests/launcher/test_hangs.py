@@ -16,6 +16,8 @@ from tests.launcher.test_the_end import GIL_HOLDER
 
 RANK = "import os, signal, sys, time\nrank = os.environ['TFDIST_RANK']\n"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+BARE = ("--start-method", "fresh")
+"""For scripts that import the kit, and nothing of TensorFlow."""
 
 
 def explained(err: str) -> list[str]:
@@ -49,21 +51,21 @@ def test_a_stall_is_explained_and_ended(tmp_path: Path) -> None:
 def test_output_and_progress_are_signs_of_life(tmp_path: Path) -> None:
     body = (
         "import tfdist_kit\n"
-        "for n in range(60):\n"
+        "for n in range(50):\n"
         "    if rank == '0': print(n, flush=True)\n"
         "    else: tfdist_kit.report_progress(n)\n"
         "    time.sleep(0.05)\n"
     )
     name = script(tmp_path, RANK + body)
-    args = ["--stall-timeout", "1.5", "--log-dir", "logs", name]
-    result = tfdist("run", *args, folder=tmp_path)
+    args = ["--stall-timeout", "1.2", "--log-dir", "logs", name]
+    result = tfdist("run", *BARE, *args, folder=tmp_path)
     assert result.code == 0, result.err
     status = [
         json.loads((tmp_path / f"logs/attempt_0/rank_{rank}/status.json").read_text())
         for rank in (0, 1)
     ]
     assert "step" not in status[0]
-    assert status[1]["step"] == 59
+    assert status[1]["step"] == 49
     assert not list((tmp_path / "logs").rglob("stacks.txt"))
 
 
@@ -72,7 +74,7 @@ def test_the_newest_step_is_told_even_if_the_next_one_hangs(tmp_path: Path) -> N
         "import tfdist_kit\nfor n in range(1000): tfdist_kit.report_progress(n)\ntime.sleep(60)\n"
     )
     args = ["-n", "1", "--stall-timeout", "1", "--log-dir", "logs", script(tmp_path, RANK + body)]
-    assert tfdist("run", *args, folder=tmp_path).code == 124
+    assert tfdist("run", *BARE, *args, folder=tmp_path).code == 124
     status = json.loads((tmp_path / "logs/attempt_0/rank_0/status.json").read_text())
     assert status["step"] == 999
 
@@ -87,7 +89,7 @@ def test_progress_is_seldom_written(tmp_path: Path) -> None:
         "while time.monotonic() < begin + 1: tfdist_kit.report_progress()\n"
         "assert 2 < len(said) <= 6, said\n"
     )
-    result = tfdist("run", "-n", "1", script(tmp_path, RANK + body), folder=tmp_path)
+    result = tfdist("run", *BARE, "-n", "1", script(tmp_path, RANK + body), folder=tmp_path)
     assert result.code == 0, result.err
 
 
@@ -103,7 +105,7 @@ def test_workers_that_cannot_tell(tmp_path: Path) -> None:
     ]
     choice = "".join(f"if rank == '{rank}': {body}\n" for rank, body in enumerate(bodies))
     take = "def take(handler): [signal.signal(signal.SIGRTMIN + n, handler) for n in (7, 8, 9)]\n"
-    args = ["-n", str(len(bodies)), "--timeout", "2", "--grace", "1"]
+    args = ["-n", str(len(bodies)), "--timeout", "1.5", "--grace", "0.3"]
     result = tfdist("run", *args, script(tmp_path, RANK + take + choice), folder=tmp_path)
     assert result.code == 124
     told = [line.partition(") ")[2] for line in explained(result.err)]
@@ -151,14 +153,14 @@ def test_a_worker_that_does_not_join_is_told_where_it_is(tmp_path: Path) -> None
 def test_what_was_stopped_for_a_while_goes_on(tmp_path: Path, frozen: str) -> None:
     body = "while not os.path.exists('go'): print(rank); time.sleep(0.1)\n"
     name = script(tmp_path, RANK + "import time\nopen('up' + rank, 'w').close()\n" + body)
-    with Command(["run", "--stall-timeout", "2", "--log-dir", "logs", name], tmp_path) as command:
+    with Command(["run", "--stall-timeout", "1.5", "--log-dir", "logs", name], tmp_path) as command:
         command.wait_for(tmp_path / "up*", 2)
         launcher = command.process.pid
         others = [pid for pid in command.living() if pid != launcher]
         stopped = [launcher, *(others if frozen == "everything" else [])]
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(3.5)
+        time.sleep(2.6)
         for pid in stopped:
             os.kill(pid, signal.SIGCONT)
         time.sleep(0.5)
@@ -169,11 +171,11 @@ def test_what_was_stopped_for_a_while_goes_on(tmp_path: Path, frozen: str) -> No
 
 def test_output_that_the_terminal_does_not_take_is_no_silence(tmp_path: Path) -> None:
     body = "while True: print('x' * 1000)\n"
-    args = ["run", "-n", "1", "--stall-timeout", "0.5", "--timeout", "4", "--log-dir", "logs"]
+    args = ["run", "-n", "1", "--stall-timeout", "0.5", "--timeout", "2", "--log-dir", "logs"]
     with Command([*args, script(tmp_path, RANK + body)], tmp_path) as command:
         assert command.process.wait(30) == 124
         kept = (tmp_path / "logs/attempt_0/rank_0/stacks.txt").read_text()
-        assert "the time limit of 4 s" in kept
+        assert "the time limit of 2 s" in kept
         assert "no sign of life" not in kept
         command.assert_nothing_lives()
 
@@ -223,7 +225,8 @@ time.sleep(60)
 
 
 def test_a_rank_that_leaves_the_loop_early_is_told_from_the_one_that_waits(tmp_path: Path) -> None:
-    args = ["--stall-timeout", "3", "--log-dir", "logs", script(tmp_path, LEAVES_EARLY)]
+    args = ["--stall-timeout", "2", "--grace", "0.3", "--log-dir", "logs"]  # it swallows SIGTERM
+    args += [script(tmp_path, LEAVES_EARLY)]
     result = tfdist("run", *args, folder=tmp_path, env=QUIET)
     assert result.code == 124, result.err
     assert explained(result.err) == [

@@ -174,7 +174,7 @@ def test_there_is_no_status_in_a_pipe(tmp_path: Path) -> None:
 
 def test_a_terminal_that_stands_still_does_not_hold_up_the_launcher(tmp_path: Path) -> None:
     name = script(tmp_path, "while True: print('x' * 70)")
-    with Terminal("run", "--timeout", "1.5", name, folder=tmp_path) as terminal:
+    with Terminal("run", "--timeout", "1", name, folder=tmp_path) as terminal:
         begin = time.monotonic()
         assert terminal.process.wait(60) == 124  # nobody has read a byte
         assert time.monotonic() - begin < 20

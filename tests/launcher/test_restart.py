@@ -60,6 +60,17 @@ def test_peers_of_a_lost_worker_fail_in_its_wake() -> None:
     assert verdict(history) is LOST
 
 
+@pytest.mark.parametrize(("apart", "expected"), [(0.04, LOST), (0.1, CRASH)])
+def test_ends_that_come_together_are_seen_in_any_order(apart: float, expected: Verdict) -> None:
+    history = History().all_join(1).at(5, Exited(0, -6)).at(5 + apart, Exited(1, -9))
+    assert verdict(history) is expected
+
+
+def test_a_run_that_hangs_is_a_crash() -> None:
+    history = History(deadlines=Deadlines(stall=10)).at(0, Said(0, "running")).all_join(1).at(20)
+    assert verdict(history.at(21, Exited(0, -15), Exited(1, -15))) is CRASH
+
+
 def test_peers_of_a_preempted_worker_may_be_killed_by_us() -> None:
     history = History(deadlines=Deadlines(drain=5, grace=3)).all_join(1).fails(10, 1, 42)
     history.at(20, Exited(0, -9))
@@ -89,6 +100,7 @@ def test_what_a_worker_recorded_counts_more_than_how_it_died() -> None:
 def test_an_exception_of_ones_own_beside_a_preemption_is_a_crash() -> None:
     history = History().all_join(1).fails(10, 1, 42).fails(11, 0)
     assert verdict(history) is CRASH
+    assert history.outcome().root == 0  # who was told to go does not explain it
 
 
 def test_failures_that_only_follow_from_nothing_known_are_a_crash() -> None:

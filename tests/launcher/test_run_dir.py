@@ -62,10 +62,16 @@ def test_a_run_folder_in_use_is_refused(tmp_path: Path) -> None:
 
 def test_only_the_newest_runs_are_kept_in_the_temp_folder(tmp_path: Path) -> None:
     name = script(tmp_path, "")
-    for _ in range(12):
-        assert tfdist("run", "-n", "1", name, folder=tmp_path).code == 0
+    assert tfdist("run", "-n", "1", name, folder=tmp_path).code == 0
     [parent] = (tmp_path / "tmp").iterdir()
-    assert len(list(parent.iterdir())) == 10
+    [newest] = parent.iterdir()
+    older = [parent / f"run-20000101-0000{number}-abcdef" for number in range(10, 21)]
+    for folder in older:
+        shutil.copytree(newest, folder)
+    assert tfdist("run", "-n", "1", name, folder=tmp_path).code == 0
+    left = set(parent.iterdir())
+    assert len(left) == 10
+    assert left > {newest, *older[-8:]}
 
 
 def test_a_folder_with_somebody_elses_files_is_left_alone(tmp_path: Path) -> None:

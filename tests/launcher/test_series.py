@@ -145,6 +145,16 @@ def test_an_error_of_the_script_itself_is_told_at_once(
     assert "tfdist: not restarted: it would fail in the same way again" in result.err
 
 
+def test_steps_that_are_reported_make_the_budget_whole(tmp_path: Path) -> None:
+    body = "import tfdist_kit; tfdist_kit.report_progress(attempt + 1)\nsys.exit(attempt < 3)"
+    args = ["--restart-delay", "0", "--log-dir", "logs", "--max-restarts", "1"]
+    args += ["--start-method", "fresh"]  # nothing of TensorFlow is needed
+    result = tfdist("run", "-n", "1", *args, script(tmp_path, START + body), folder=tmp_path)
+    assert result.code == 0, result.err
+    told = [event for event in events(tmp_path) if event["event"] == "verdict"]
+    assert [event["step"] for event in told] == [1, 2, 3, 4]
+
+
 def test_without_the_option_nothing_is_started_again(tmp_path: Path) -> None:
     name = script(tmp_path, START + "sys.exit(42)")
     result = tfdist("run", "--log-dir", "logs", name, folder=tmp_path)

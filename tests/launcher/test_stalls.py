@@ -21,7 +21,7 @@ from tfdist_kit.launcher.messages import (
     Signalled,
 )
 from tfdist_kit.launcher.request import Deadlines
-from tfdist_kit.launcher.supervisor import Cause, State, Why
+from tfdist_kit.launcher.state import Cause, State, Why
 
 STALL = Deadlines(stall=10, start=60, grace=5)
 EVALUATED = ("worker:0", "worker:1", "evaluator:0")

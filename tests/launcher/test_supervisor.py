@@ -17,7 +17,8 @@ from tfdist_kit.launcher.messages import (
     Tell,
 )
 from tfdist_kit.launcher.request import Deadlines
-from tfdist_kit.launcher.supervisor import SETTLE_SECONDS, State, Why
+from tfdist_kit.launcher.state import State, Why
+from tfdist_kit.launcher.supervisor import SETTLE_SECONDS
 
 EVALUATED = ("chief:0", "worker:0", "evaluator:0")
 

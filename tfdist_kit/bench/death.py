@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tfdist_kit.bench.contest import TFDIST_RUN, TOTAL, Contest
@@ -28,6 +28,7 @@ for step in range(10**9):
 """
 )
 _KILLED = 137
+_AT_ONCE = ("--drain", "0", "--grace", "0")
 
 
 def contests(folder: Path) -> Iterator[Contest]:
@@ -48,19 +49,23 @@ def contests(folder: Path) -> Iterator[Contest]:
     )
 
 
-def time_to_notice(folder: Path, script: Path) -> tuple[float, float]:
+def time_to_notice(
+    folder: Path, script: Path, options: Sequence[str] = _AT_ONCE, ends_with: int = _KILLED
+) -> tuple[float, float]:
     """From the kill to the first, and to the last end that the launcher has seen, in seconds.
 
     Args:
         folder: Where files may be left.
         script: A script of which rank 1 writes the time to the file ``KILLED_AT`` and kills itself.
+        options: Of `tfdist run`.
+        ends_with: The exit code that it then has.
     """
     logs, stamp = folder / f"logs-{time.monotonic_ns()}", folder / "killed_at"
     command = [*TFDIST_RUN, "-n", "2", "--log-dir", str(logs)]
-    options = ["--drain", "0", "--grace", "0", "--env", f"KILLED_AT={stamp}", str(script)]
-    code = subprocess.run([*command, *options], capture_output=True, check=False).returncode
-    if code != _KILLED:
-        raise RuntimeError(f"tfdist run left with {code}, not with {_KILLED}")
+    command += [*options, "--env", f"KILLED_AT={stamp}", str(script)]
+    code = subprocess.run(command, capture_output=True, check=False).returncode
+    if code != ends_with:
+        raise RuntimeError(f"tfdist run left with {code}, not with {ends_with}")
     events = [json.loads(line) for line in (logs / "events.jsonl").read_text().splitlines()]
     ends = [event["time"] for event in events if event["event"] == "exited"]
     killed_at = float(stamp.read_text())

@@ -46,6 +46,7 @@ KEYS: Mapping[str, type | tuple[type, ...]] = {
     "start-timeout": NUMBER,
     "drain": NUMBER,
     "grace": NUMBER,
+    "save-timeout": NUMBER,
     "evaluator-timeout": NUMBER,
     "max-restarts": int,
     "restart-delay": NUMBER,

@@ -39,6 +39,7 @@ DEFAULTS: Mapping[str, Any] = {
     "start_timeout": Deadlines.start,
     "drain": Deadlines.drain,
     "grace": Deadlines.grace,
+    "save_timeout": Deadlines.save,
     "evaluator_timeout": Deadlines.evaluator,
     "max_restarts": RestartWish.limit,
     "restart_delay": RestartWish.delay,
@@ -49,7 +50,8 @@ Ranks count the chief first, then the workers, then the evaluator. A deadline of
 --timeout, --start-timeout, --evaluator-timeout or --stall-timeout is no deadline.
 
 Exit code: 0 when every worker ended well; else that of the worker that failed first (128+N if
-signal N ended it); 124 when a time limit was over; 130 after Ctrl-C; 2 for wrong usage.
+signal N ended it); 124 when a time limit was over; 130 after Ctrl-C; 2 for wrong usage; 42 when
+workers were preempted, or tfdist was (SIGTERM, SIGUSR1) and they saved: start the run again.
 
 Ctrl-\\ tells where every worker is, and the run goes on; so does `tfdist stacks RUN_DIR`.
 """
@@ -136,6 +138,8 @@ def _add_deadline_options(group: Any) -> None:
         "start-timeout": "from the first worker that joins the cluster to the last (default: 60)",
         "drain": "for the peers of a failed worker to end by themselves (default: 5)",
         "grace": "between SIGTERM and SIGKILL (default: 5)",
+        "save-timeout": "for a worker that was given notice to save; drain and grace wait for it "
+        "(default: 600)",
         "evaluator-timeout": "for the evaluator to end after training (default: 60)",
         "stall-timeout": "for a worker without output or progress (default: none)",
     }
@@ -246,6 +250,7 @@ def to_request(options: Mapping[str, Any], target: str, args: list[str]) -> RunR
             start=options["start_timeout"] or None,
             drain=options["drain"],
             grace=options["grace"],
+            save=options["save_timeout"],
             evaluator=options["evaluator_timeout"] or None,
             stall=options["stall_timeout"] or None,
         ),

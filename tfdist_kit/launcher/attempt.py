@@ -52,7 +52,8 @@ from tfdist_kit.launcher.start.spawn import (
     WorkerProcess,
 )
 from tfdist_kit.launcher.start.terminal import Terminal
-from tfdist_kit.launcher.supervisor import State, Supervisor
+from tfdist_kit.launcher.state import State
+from tfdist_kit.launcher.supervisor import Supervisor
 
 _CHUNK = 1 << 16
 _LONGEST_WAIT = 1.0

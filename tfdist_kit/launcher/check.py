@@ -25,6 +25,7 @@ _OPTIONS: Mapping[str, str] = {
     "total": "--timeout",
     "start": "--start-timeout",
     "evaluator": "--evaluator-timeout",
+    "save": "--save-timeout",
     "stall": "--stall-timeout",
 }
 

@@ -23,6 +23,7 @@ from tfdist_kit._errors import (
     TooLateError,
     UnsupportedVersionError,
     UsageError,
+    text_of,
 )
 
 _COLLECTIVE_AFTERMATH = re.compile(
@@ -104,14 +105,6 @@ def is_fatal(error: BaseException) -> bool:
         said_by = type(error.__context__).__module__
         return error.code == _USAGE_EXIT or said_by.startswith(_ABSL_USAGE)
     return isinstance(error, _FATAL_TYPES)
-
-
-def text_of(error: BaseException) -> str:
-    """The exception's text, even of one that cannot be turned into text."""
-    try:
-        return str(error)
-    except Exception:
-        return "<no text: its __str__ failed>"
 
 
 def describe(error: BaseException, *, exit_code: int, where: str, hint: str = "") -> Failure:

@@ -18,7 +18,7 @@ from tfdist_kit.launcher.run_dir import RunDir
 from tfdist_kit.launcher.series import Ending, Series
 from tfdist_kit.launcher.start import memory, start_method
 from tfdist_kit.launcher.start.start_method import StartMethod
-from tfdist_kit.launcher.supervisor import Why
+from tfdist_kit.launcher.state import Why
 
 _HURRIED_CONSOLE_WAIT = 1.0
 _IN_A_HURRY = (Why.SIGNAL, Why.TIME_LIMIT, Why.STALLED)

@@ -18,6 +18,7 @@ class Deadlines:
         start: From the first worker that joins the cluster to the last.
         drain: For the peers of a failed worker to end by themselves.
         grace: Between SIGTERM and SIGKILL.
+        save: For a worker that was given notice to save; nobody is ended meanwhile.
         evaluator: For an evaluator to end after the last training worker.
         stall: How long a worker may give no sign of life.
     """
@@ -26,6 +27,7 @@ class Deadlines:
     start: float | None = 60.0
     drain: float = 5.0
     grace: float = 5.0
+    save: float = 600.0
     evaluator: float | None = 60.0
     stall: float | None = None
 

@@ -10,17 +10,16 @@ go on for ever. Progress, a step beyond every earlier attempt's, makes the budge
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from tfdist_kit.launcher import exits
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.outcome import Outcome
 from tfdist_kit.launcher.request import RestartWish
-from tfdist_kit.launcher.supervisor import Why, WorkerState
+from tfdist_kit.launcher.state import Why, WorkerState
 
-PREEMPTED_EXIT = 42
 FREE_INTERRUPTIONS = 3
 LONGEST_DELAY = 60.0
 SETTLED = 60.0
@@ -39,14 +38,6 @@ class Verdict(Enum):
 
 
 _SEVERITY = (Verdict.PREEMPTED, Verdict.LOST_WORKER, Verdict.CRASH, Verdict.FATAL)
-_BY_EXIT: Mapping[int, Verdict] = {
-    PREEMPTED_EXIT: Verdict.PREEMPTED,
-    128 + signal.SIGTERM: Verdict.PREEMPTED,
-    -signal.SIGTERM: Verdict.PREEMPTED,
-    128 + signal.SIGKILL: Verdict.LOST_WORKER,
-    -signal.SIGKILL: Verdict.LOST_WORKER,
-}
-_EXITS_IN_THE_WAKE = (1, -signal.SIGABRT)
 
 
 def judge(
@@ -63,7 +54,7 @@ def judge(
         `DONE`; `ENDED` by the user or the time limit; else what the root cause was, or something
         worse that happened to another worker and is no consequence of it.
     """
-    if outcome.cause is None:
+    if outcome.cause is None or outcome.exit_code == 0:
         return Verdict.DONE
     if outcome.cause.why in (Why.SIGNAL, Why.TIME_LIMIT):
         return Verdict.ENDED
@@ -73,7 +64,8 @@ def judge(
     blamed += [
         rank
         for rank in outcome.others
-        if not (_obeyed(workers[rank]) or _is_consequence(workers[rank], failures.get(rank)))
+        if not workers[rank].obeyed
+        and not exits.is_consequence(workers[rank].returncode, failures.get(rank))
     ]
     found = [_verdict_on(workers[rank], failures.get(rank)) for rank in blamed]
     return max(found, key=_SEVERITY.index)
@@ -84,19 +76,9 @@ def _verdict_on(worker: WorkerState, failure: Failure | None) -> Verdict:
     if failure is not None and failure.fatal and not worker.joined:
         return Verdict.FATAL
     code = worker.returncode if failure is None else failure.exit_code
-    return _BY_EXIT.get(code or 0, Verdict.CRASH)
-
-
-def _obeyed(worker: WorkerState) -> bool:
-    """Whether it was told to end before it failed; only SIGKILL is sent to who has failed."""
-    return worker.ended_by not in (None, signal.SIGKILL)
-
-
-def _is_consequence(worker: WorkerState, failure: Failure | None) -> bool:
-    """Whether this only follows from an earlier failure; without a record, its code must do."""
-    if failure is None:
-        return worker.returncode in _EXITS_IN_THE_WAKE
-    return failure.aftermath
+    if code in exits.PREEMPTED_CODES or exits.is_by_signal(code, worker.noticed):
+        return Verdict.PREEMPTED
+    return Verdict.LOST_WORKER if code in exits.LOST_CODES else Verdict.CRASH
 
 
 @dataclass(frozen=True)

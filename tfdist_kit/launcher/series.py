@@ -9,6 +9,7 @@ its own. All workers are started again together, for TensorFlow takes nobody bac
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from tfdist_kit.launcher.run_dir import RunDir, usable
 from tfdist_kit.launcher.start.preload import Preloaded
 from tfdist_kit.launcher.start.spawn import FreshSpawner, Spawner
 from tfdist_kit.launcher.start.start_method import StartMethod
-from tfdist_kit.launcher.supervisor import Cause, Why
+from tfdist_kit.launcher.state import Cause, Why
 
 
 @dataclass(frozen=True)
@@ -108,16 +109,16 @@ class Series:
         last = self._attempt(0)
         while True:
             verdict = self._judge(last)
-            decision = budget.decide(
-                verdict, step=_highest_step(last), seconds=last.outcome.seconds
-            )
+            decision = self._decide(budget, verdict, last)
             if decision.delay is None:
                 return self._ending(last, last.outcome, decision.why)
             line = _in_a_line(last, verdict)
             cause = self._back_off(last, line, decision, decision.delay)
             if cause is not None:
                 self._earlier.append(line)
-                return self._ending(last, cut_short(last.outcome, cause))
+                interrupted = verdict in (Verdict.PREEMPTED, Verdict.LOST_WORKER)
+                outcome = cut_short(last.outcome, cause, was_interrupted=interrupted)
+                return self._ending(last, outcome)
             try:
                 following = self._attempt(last.plan.attempt + 1)
             except (UsageError, OSError) as error:  # what came before must still be told
@@ -173,6 +174,13 @@ class Series:
             step=_highest_step(last),
         )
         return verdict
+
+    def _decide(self, budget: Budget, verdict: Verdict, last: Finished) -> Decision:
+        notice = last.supervisor.notice
+        if notice is not None and verdict is Verdict.PREEMPTED and self.request.restarts.limit:
+            name = signal.Signals(notice).name
+            return Decision(None, f"{name} gave notice to the run as a whole")
+        return budget.decide(verdict, step=_highest_step(last), seconds=last.outcome.seconds)
 
     def _back_off(
         self, last: Finished, line: str, decision: Decision, delay: float

@@ -13,7 +13,9 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
-HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+NOTICES = (signal.SIGUSR1, signal.SIGUSR2)
+"""What a scheduler sends some time before it ends a run: they end nothing by themselves."""
+HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, *NOTICES)
 _MANY = 4096
 _LONGEST_POLL = 3600.0
 

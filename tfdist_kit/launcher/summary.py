@@ -11,7 +11,8 @@ from pathlib import Path
 from tfdist_kit.launcher.failure import Failure
 from tfdist_kit.launcher.outcome import Outcome
 from tfdist_kit.launcher.plan import RunPlan, WorkerPlan
-from tfdist_kit.launcher.supervisor import Supervisor, Why
+from tfdist_kit.launcher.state import Why
+from tfdist_kit.launcher.supervisor import Supervisor
 
 TRACEBACK_LINES = 40
 OUTPUT_LINES = 10
@@ -79,7 +80,11 @@ class _Story:
         if self.outcome.exit_code == 0:
             count = len(self.plan.workers)
             workers = "1 worker" if count == 1 else f"{count} workers"
-            yield f"done: {workers} in {seconds}; logs in {self.plan.run_dir}"
+            spite = f" in spite of {self._signal()}" if self.outcome.cause is not None else ""
+            yield f"done: {workers} in {seconds}{spite}; logs in {self.plan.run_dir}"
+            return
+        if self.outcome.preempted is not None:
+            yield from self._preempted(seconds)
             return
         yield f"FAILED with exit code {self.outcome.exit_code} after {seconds}: {self.headline()}"
         if self.places:
@@ -89,6 +94,21 @@ class _Story:
         if self.not_restarted:
             yield f"not restarted: {self.not_restarted}"
         yield f"logs in {self.plan.run_dir}"
+
+    def _preempted(self, seconds: str) -> Iterator[str]:
+        yield (
+            f"PREEMPTED with exit code {self.outcome.exit_code} after {seconds}: tfdist received "
+            f"{self._signal()}; start the run again to go on"
+        )
+        saved = [rank for rank, worker in enumerate(self.supervisor.workers) if worker.saved]
+        if saved:
+            yield f"saved: {self._names(saved)}"
+        yield f"logs in {self.plan.run_dir}"
+
+    def _signal(self) -> str:
+        """The name of the signal that was meant for the run as a whole."""
+        cause = self.outcome.cause
+        return signal_name(self.outcome.preempted or (cause.signum if cause else 0))
 
     def headline(self) -> str:
         cause = self.outcome.cause

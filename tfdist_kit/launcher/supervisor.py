@@ -8,9 +8,10 @@
 
 A failure starts the draining: the peers of a failed worker may still end by themselves, most with
 an error of their own. Whoever remains is sent SIGTERM, and SIGKILL after the grace period,
-because TensorFlow swallows SIGTERM once a strategy exists. A run that hangs is first asked where
-its workers are (dumping). A run in which every worker ends well goes from running to over directly.
-While a worker is being debugged, only a signal to the launcher ends anything.
+because TensorFlow swallows SIGTERM once a strategy exists. Both wait for workers that are saving
+(see `saves`). A run that hangs is first asked where its workers are (dumping). A run in which
+every worker ends well goes from running to over directly, and a notice (see `signals`) is only
+passed on. While a worker is being debugged, only a signal to the launcher ends anything.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
+from tfdist_kit.launcher import exits
 from tfdist_kit.launcher.hangs.silence import Silence
 from tfdist_kit.launcher.messages import (
     Action,
@@ -42,6 +43,9 @@ from tfdist_kit.launcher.messages import (
 )
 from tfdist_kit.launcher.plan import WorkerPlan
 from tfdist_kit.launcher.request import Deadlines
+from tfdist_kit.launcher.saves import Saves
+from tfdist_kit.launcher.signals import NOTICES
+from tfdist_kit.launcher.state import Cause, State, Why, WorkerState
 
 TIME_LIMIT_EXIT = 124
 LEFT_EARLY_EXIT = 1
@@ -50,89 +54,7 @@ LEAVE_WAIT = 5.0
 DUMP_SECONDS = 2.0
 SETTLE_SECONDS = 0.05
 """For the end of a killed worker to be seen: its peers cry before the kernel has taken it down."""
-
-
-class State(Enum):
-    """Where a run stands."""
-
-    RUNNING = auto()
-    DRAINING = auto()
-    DUMPING = auto()
-    TERMINATING = auto()
-    KILLING = auto()
-    OVER = auto()
-
-
-class Why(Enum):
-    """Why a run is being ended."""
-
-    FAILURE = auto()
-    LEFT_EARLY = auto()
-    NOT_STARTED = auto()
-    TIME_LIMIT = auto()
-    STALLED = auto()
-    SIGNAL = auto()
-
-
-@dataclass
-class WorkerState:
-    """What is known of one worker.
-
-    Attributes:
-        running: Whether its script has begun.
-        joined: Whether it takes, or took, part in the cluster.
-        failed_at: When its failure was first known, in seconds.
-        told_of_failure: Whether it said itself that it failed.
-        left_early: Whether its program ended well without joining.
-        finished_at: When its program ended well, and it began to wait for its peers.
-        released: Whether it has been told to wait no longer.
-        returncode: Of its process; None while it lives.
-        exited_at: When its process ended.
-        ended_by: The signal with which the supervisor ended it, if it did.
-        step: The highest step that it reported, if it reports any.
-    """
-
-    running: bool = False
-    joined: bool = False
-    failed_at: float | None = None
-    told_of_failure: bool = False
-    left_early: bool = False
-    finished_at: float | None = None
-    released: bool = False
-    returncode: int | None = None
-    exited_at: float | None = None
-    ended_by: int | None = None
-    step: int | None = None
-
-    @property
-    def alive(self) -> bool:
-        """Whether its process has not ended yet."""
-        return self.returncode is None
-
-    @property
-    def waits_to_leave(self) -> bool:
-        """Whether it has finished and is still there for its peers."""
-        return self.alive and self.finished_at is not None and not self.released
-
-    @property
-    def needs_peers(self) -> bool:
-        """Whether its program may still be in the middle of a collective."""
-        return self.alive and self.finished_at is None and self.failed_at is None
-
-
-@dataclass(frozen=True)
-class Cause:
-    """Why the run was ended, by whom, and when.
-
-    Attributes:
-        why: The kind of cause.
-        ranks: The ranks concerned: who failed, left early, did not join or was silent.
-        signum: The signal that the launcher received, for `Why.SIGNAL`.
-    """
-
-    why: Why
-    ranks: tuple[int, ...] = ()
-    signum: int = 0
+_LETS_WORK = (State.RUNNING, State.DRAINING)
 
 
 @dataclass
@@ -144,6 +66,12 @@ class Supervisor:
         deadlines: How long each phase may take.
         started: The time of the start, on the clock of all later calls, in seconds.
         run_started: When the run's first attempt was started, if this is a later one.
+
+    Attributes:
+        state: Where the run stands.
+        cause: Why it is being ended, if it is.
+        notice: The first notice that the launcher received, if any.
+        workers: What is known of each, in rank order.
     """
 
     plans: tuple[WorkerPlan, ...]
@@ -152,6 +80,7 @@ class Supervisor:
     run_started: float | None = None
     state: State = State.RUNNING
     cause: Cause | None = None
+    notice: int | None = None
     workers: list[WorkerState] = field(init=False)
     _actions: list[Action] = field(init=False, default_factory=list)
     _phase_ends: float | None = field(init=False, default=None)
@@ -159,10 +88,12 @@ class Supervisor:
     _training_over_at: float | None = field(init=False, default=None)
     _dump_ends: float | None = field(init=False, default=None)
     _silence: Silence = field(init=False)
+    _saves: Saves = field(init=False)
 
     def __post_init__(self) -> None:
         self.workers = [WorkerState() for _ in self.plans]
         self._silence = Silence(self.deadlines.stall)
+        self._saves = Saves(self.deadlines.save)
 
     def handle(self, message: Message, now: float) -> list[Action]:
         """Take note of `message` at the time `now` and say what is to be done."""
@@ -170,14 +101,18 @@ class Supervisor:
             case Said(rank, phase):
                 self._silence.heard(rank, now)
                 self._on_said(rank, phase, now)
-            case Alive(rank) | Progress(rank):
+            case Alive(rank):
                 self._silence.heard(rank, now)
+            case Progress(rank, step):
+                self._silence.heard(rank, now)
+                self._on_step(rank, step)
             case Listening(rank):
                 self._on_joined(rank, now)
             case Exited(rank, returncode):
                 self._on_exited(rank, returncode, now)
             case NotStarted(rank):
                 self.workers[rank].ended_by = signal.SIGTERM
+                self.workers[rank].never_started = True
                 self._on_exited(rank, 0, now)
             case Signalled(signum):
                 self._on_signal(signum, now)
@@ -208,10 +143,23 @@ class Supervisor:
     def _on_said(self, rank: int, phase: str, now: float) -> None:
         if phase == "running":
             self.workers[rank].running = True
+            if self.notice is not None:
+                self.workers[rank].told_early = True
+                self._pass_on_notice(rank, self.notice)
             if self.plans[rank].joins:
                 self._silence.begin(rank, now)
         elif phase in ("joined", "joining"):
             self._on_joined(rank, now)
+        elif phase == "heeding":
+            self.workers[rank].heeding = True
+        elif phase == "watching":
+            self.workers[rank].watching = True
+        elif phase == "saving":
+            self.workers[rank].saving = True
+            self._saves.begin(rank, now)
+        elif phase == "saved":
+            self.workers[rank].saved = True
+            self._on_saving_over(rank, now)
         elif phase == "finished":
             self.workers[rank].joined = True
             self.workers[rank].finished_at = now
@@ -219,8 +167,9 @@ class Supervisor:
         elif phase == "finished_without_joining":
             self.workers[rank].left_early = True
             self._silence.end(rank)
-        elif phase == "failed":
+        elif phase in ("failed", "preempted"):
             self.workers[rank].told_of_failure = True
+            self.workers[rank].told_of_preemption = phase == "preempted"
             self._on_failure(rank, now, at_least=SETTLE_SECONDS)
 
     def _on_joined(self, rank: int, now: float) -> None:
@@ -231,12 +180,24 @@ class Supervisor:
         if is_new and not self.not_joined():
             self._silence.excuse(now)  # they waited for the last one
 
+    def _on_step(self, rank: int, step: int | None) -> None:
+        worker = self.workers[rank]
+        if step is not None:
+            worker.step = step if worker.step is None else max(step, worker.step)
+
+    def _on_saving_over(self, rank: int, now: float) -> None:
+        if rank in self._saves.ranks():
+            self._saves.end(rank, now)
+            self._silence.excuse(now)  # they waited for this save
+
     def _on_exited(self, rank: int, returncode: int, now: float) -> None:
         worker = self.workers[rank]
         worker.returncode, worker.exited_at = returncode, now
         self._silence.end(rank)
+        self._on_saving_over(rank, now)
         if returncode != 0 and worker.ended_by is None:
             self._on_failure(rank, now)
+            self._hurry(now)
         if self.plans[rank].foreground and self.state is State.DRAINING:
             self._phase_ends = now + self._drain()
         if not any(worker.alive for worker in self.workers):
@@ -249,14 +210,28 @@ class Supervisor:
         if worker.failed_at is not None:
             return
         worker.failed_at = now
+        self._on_saving_over(rank, now)
         if self.state is State.RUNNING:
-            drain = self._drain()
+            drain = 0.0 if self._is_harmless() else self._drain()
             if any(peer.alive for peer in self.workers if peer is not worker):
-                fate = f"its peers have {drain:g} s to end" if drain else "ending its peers"
-                if self._is_debugging():
-                    fate = "nothing is ended while a worker is being debugged"
-                self._tell(f"{self.plans[rank].name} failed; {fate}")
+                was_told = worker.told_of_preemption or worker.returncode in exits.PREEMPTED_CODES
+                what = "was preempted" if was_told else "failed"
+                self._tell(f"{self.plans[rank].name} {what}; {self._fate_of_peers(drain)}")
             self._enter(State.DRAINING, now, max(drain, at_least), Cause(Why.FAILURE, (rank,)))
+
+    def _fate_of_peers(self, drain: float) -> str:
+        if self._is_debugging():
+            return "nothing is ended while a worker is being debugged"
+        time = f"its peers have {drain:g} s to end{self._and_to_save()}"
+        return time if drain else "ending its peers"
+
+    def _hurry(self, now: float) -> None:
+        """Cut short a drain that began before it was known that nothing can be lost."""
+        ends = self._phase_ends
+        if self.state is State.DRAINING and self._is_harmless() and ends is not None and ends > now:
+            self._phase_ends = now
+            if any(worker.alive for worker in self.workers) and not self._is_debugging():
+                self._tell("nobody has trained yet; ending the others")
 
     def _on_signal(self, signum: int, now: float) -> None:
         if self.state is State.OVER:
@@ -264,18 +239,36 @@ class Supervisor:
         name = signal.Signals(signum).name
         if signum == signal.SIGQUIT:
             self._dump(f"{name} was received", now)
+        elif signum in NOTICES:
+            self._on_notice(signum)
         elif self.state is State.KILLING or (self.cause and self.cause.why is Why.SIGNAL):
             self._tell(f"{name} once more: killing the workers")
             self._kill_all(now)
         else:
-            self._tell(
-                f"{name}: passing it on to the workers, which have {self.deadlines.grace:g} s"
-            )
+            grace = f"{self.deadlines.grace:g} s{self._and_to_save()}"
+            self._tell(f"{name}: passing it on to the workers, which have {grace}")
             self._end_all(Cause(Why.SIGNAL, signum=signum), now, signum)
+
+    def _on_notice(self, signum: int) -> None:
+        if self.state not in _LETS_WORK:
+            return  # they have been told something stronger
+        self.notice = self.notice or signum
+        name = signal.Signals(signum).name
+        self._tell(f"{name}: passing it on to the workers as a notice; nothing is ended")
+        for rank, worker in enumerate(self.workers):
+            if worker.running:  # the others are told when their scripts begin
+                self._pass_on_notice(rank, signum)
+
+    def _pass_on_notice(self, rank: int, signum: int) -> None:
+        worker = self.workers[rank]
+        if worker.needs_peers and not worker.left_early and self.state in _LETS_WORK:
+            worker.noticed = signum
+            self._actions.append(Kill(rank, signum))
 
     def _on_pause(self, seconds: float) -> None:
         """Give back the time in which the workers' signs were not read; --timeout goes on."""
         self._silence.pause(seconds)
+        self._saves.pause(seconds)
         self._first_joined_at = _after(self._first_joined_at, seconds)
         self._training_over_at = _after(self._training_over_at, seconds)
         self._phase_ends = _after(self._phase_ends, seconds)
@@ -285,14 +278,14 @@ class Supervisor:
     def _deadlines_ahead(self) -> list[float | None]:
         if self.state is State.OVER:
             return []
-        if self.state in (State.RUNNING, State.DRAINING) and self._is_debugging():
+        if self.state in _LETS_WORK and self._is_debugging():
             return [None, None, None]
         began = self.started if self.run_started is None else self.run_started
-        total = _after(began, self.deadlines.total)
+        if self.state not in _LETS_WORK:
+            return [self._saves.hold(self._phase_ends, self.deadlines.grace)]
+        total = self._saves.hold(_after(began, self.deadlines.total), self.deadlines.drain)
         if self.state is State.DRAINING:
-            return [self._phase_ends, total]
-        if self.state is not State.RUNNING:
-            return [self._phase_ends]
+            return [self._saves.hold(self._phase_ends, self.deadlines.drain), total]
         return [
             total,
             self._start_deadline(),
@@ -305,7 +298,10 @@ class Supervisor:
         While workers wait for one that has not joined, the start deadline is theirs, if any.
         """
         excused = self._is_debugging() or (self._first_joined_at is not None and self.not_joined())
-        return self._silence.deadline() if self.state is State.RUNNING and not excused else None
+        if excused or self.state is not State.RUNNING:
+            return None
+        at = self._silence.deadline()
+        return self._saves.hold(at, 0.0) if self._saves.ranks() else at
 
     def _start_deadline(self) -> float | None:
         return _after(self._first_joined_at, self.deadlines.start) if self.not_joined() else None
@@ -324,10 +320,17 @@ class Supervisor:
         if self.state is State.RUNNING:
             self._check_running(now)
         elif any(at is not None and now >= at for at in self._deadlines_ahead()):
+            self._give_up_saving(now)
             if self.state is State.DRAINING:
                 self._end_all(self.cause, now, signal.SIGTERM)
             elif self.state is State.TERMINATING:
                 self._kill_all(now)
+
+    def _give_up_saving(self, now: float) -> None:
+        late = self._saves.give_up(now)
+        if late and self.state is not State.KILLING:
+            limit = f"{self.deadlines.save:g} s (--save-timeout)"
+            self._tell(f"{self._names(late)} did not save within {limit}")
 
     def _check_running(self, now: float) -> None:
         total, start, evaluator = self._deadlines_ahead()
@@ -362,7 +365,7 @@ class Supervisor:
         A worker that leaves right after its last collective can break that of a peer, which still
         reads from it; but nobody waits for a peer that runs on alone.
         """
-        over = self.state in (State.TERMINATING, State.KILLING)
+        over = self.state in (State.TERMINATING, State.KILLING) and not self._saves.ranks()
         needed = any(self.workers[rank].needs_peers for rank in self._living_trainers())
         for rank, worker in enumerate(self.workers):
             at = self._release_deadline(worker)
@@ -371,13 +374,15 @@ class Supervisor:
                 self._actions.append(Release(rank))
 
     def _release_deadline(self, worker: WorkerState) -> float | None:
-        return _after(worker.finished_at, LEAVE_WAIT) if worker.waits_to_leave else None
+        leaves_at = _after(worker.finished_at, LEAVE_WAIT) if worker.waits_to_leave else None
+        return self._saves.hold(leaves_at, 0.0)
 
     # Ending
 
     def _enter(self, state: State, now: float, seconds: float, cause: Cause | None) -> None:
         self.state, self._phase_ends = state, now + seconds
         self.cause = self.cause or cause
+        self._saves.run_ends(now)
 
     def _end_explained(self, cause: Cause, now: float, what: str) -> None:
         """Ask the workers where they are, and end them then."""
@@ -427,6 +432,31 @@ class Supervisor:
     def _drain(self) -> float:
         """How long the peers of a failed worker have; without a cluster they wait in vain."""
         return self.deadlines.drain if not self.not_joined() else 0.0
+
+    def _is_harmless(self) -> bool:
+        """Whether those that failed were only interrupted, before anybody had anything to lose.
+
+        Only a program that told that it will report its steps is known not to have made any; or
+        that it leaves at once while there is nothing to save, and did.
+        """
+        failed = [worker for worker in self.workers if worker.failed_at is not None]
+        gone = [worker for worker in failed if not worker.alive]
+        return (
+            bool(gone)
+            and all(worker.was_interrupted for worker in gone)
+            and (any(worker.watching for worker in self.workers) or self._all_left_early(gone))
+            and not any(worker.has_trained for worker in self.workers)
+        )
+
+    def _all_left_early(self, gone: list[WorkerState]) -> bool:
+        early = [worker for worker in gone if worker.heeding and not worker.watching]
+        return early == gone and all(one.returncode == exits.PREEMPTED_EXIT for one in early)
+
+    def _and_to_save(self) -> str:
+        may_save = any(worker.alive and worker.watching for worker in self.workers)
+        if not self._saves.ranks() and not may_save:
+            return ""
+        return f", and up to {self.deadlines.save:g} s to save"
 
     def not_joined(self) -> tuple[int, ...]:
         """The ranks that are expected to join the cluster and have not."""

@@ -11,10 +11,25 @@ import contextlib
 import os
 from typing import Literal
 
-Phase = Literal["running", "joining", "joined", "failed", "finished", "finished_without_joining"]
-"""``running``: the script has begun; ``joining`` and ``joined``: before and after the strategy is
-made; ``failed``: ``error.json`` is written; ``finished``: the script has ended, its cluster
-formed; ``finished_without_joining``: the script has ended without ever joining the cluster."""
+Phase = Literal[
+    "running",
+    "heeding",
+    "joining",
+    "joined",
+    "watching",
+    "saving",
+    "saved",
+    "preempted",
+    "failed",
+    "finished",
+    "finished_without_joining",
+]
+"""``running``: the script has begun; ``heeding``: when given notice, it leaves at once with 42;
+``joining`` and ``joined``: before and after the strategy is made; ``watching``: from now on a
+notice leads to a save, and each step that is done is reported; ``saving`` and ``saved``: before and
+after a save that a notice led to; ``preempted``: it leaves with 42; ``failed``: ``error.json`` is
+written; ``finished``: the script has ended, its cluster formed; ``finished_without_joining``: the
+script has ended without ever joining the cluster."""
 Word = Phase | Literal["afresh", "alive", "step"]
 """``afresh``: this worker begins again in an interpreter of its own; the reason follows.
 ``alive``: it goes on; ``step``: likewise, and the number of steps that are done follows."""

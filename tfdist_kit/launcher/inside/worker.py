@@ -33,8 +33,9 @@ from types import TracebackType
 from typing import NoReturn
 
 from tfdist_kit import _first_use, _frames
-from tfdist_kit.launcher import failure
-from tfdist_kit.launcher.inside import leaving, report, stack_dump
+from tfdist_kit._errors import text_of
+from tfdist_kit.launcher import exits, failure
+from tfdist_kit.launcher.inside import leaving, on_import, report, stack_dump
 from tfdist_kit.launcher.network import ports
 
 _OWN_FILES = (__file__, importlib.machinery.__file__, "<frozen importlib")
@@ -211,13 +212,13 @@ def _record(rank_dir: Path, error: BaseException, exit_code: int) -> None:
         failure.record(rank_dir / "error.json", told)
     except Exception as problem:
         print(f"tfdist: cannot write error.json: {problem}", file=sys.stderr)
-    report.say("failed")
+    report.say("preempted" if exit_code == exits.PREEMPTED_EXIT else "failed")
 
 
 def _hint(error: BaseException) -> str:
     """What this process knows of the reason for `error` that its text does not say."""
     call = _first_use.culprit()
-    if call is not None and "must be configured at program startup" in failure.text_of(error):
+    if call is not None and "must be configured at program startup" in text_of(error):
         return f"TensorFlow was initialised before the strategy, by {call}; make the strategy first"
     return ""
 
@@ -279,13 +280,17 @@ def main(orders: str) -> NoReturn:
 
 
 def settle(orders: Orders) -> Orders:
-    """Enter the network, tie this process to its launcher, and put its descriptors away."""
+    """Enter the network, tie this process to its launcher, and put its descriptors away.
+
+    Imports that somebody waits for are watched from here on (`on_import`).
+    """
     _enter_network([fd for name, fd in orders.fds.items() if name.startswith(NETWORK)])
     fds = {
         name: _out_of_the_way(fd) for name, fd in orders.fds.items() if not name.startswith(NETWORK)
     }
     die_with_launcher(fds["alive"])
     report.open_pipe(fds["report"])
+    on_import.watch()  # before a preloaded process hides what it has
     return replace(orders, fds=fds)
 
 

@@ -16,6 +16,7 @@ from tfdist_kit.launcher.messages import Exited, Listening, Message, NotStarted,
 _PHASES = {
     "finished_without_joining": "finished",
     "failed": "failed",
+    "preempted": "preempted",
     "joining": "joining",
     "listening": "joined",
 }

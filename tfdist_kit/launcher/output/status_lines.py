@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 INTERVAL = 0.25
 MOST_LINES = 16
 _ESCAPE = re.compile(r"\x1b\[[\d;]*m")
-_STYLES = {"joined": "green", "done": "dim", "finished": "dim", "failed": "red"}
+_STYLES = {
+    **dict.fromkeys(("joined", "watching", "saved"), "green"),
+    **dict.fromkeys(("done", "finished"), "dim"),
+    **dict.fromkeys(("saving", "preempted"), "yellow"),
+    "failed": "red",
+}
 
 
 class LiveView:
