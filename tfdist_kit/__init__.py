@@ -1,19 +1,20 @@
 """tfdist-kit: launch, check and survive multi-worker TensorFlow.
 
 Importing this package never imports TensorFlow: the public names below are looked up when they
-are first used. It only begins to watch for the call that initialises TensorFlow (`_first_use`),
-so that a strategy that is made too late can be told why.
+are first used. It only begins to watch for the call that initialises TensorFlow (`_first_use`) and
+for datasets that are read (`_read_datasets`), so that what comes too late can be told why.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdist_kit import _first_use, _lazy
+from tfdist_kit import _first_use, _lazy, _read_datasets
 from tfdist_kit._version import __version__
 
 if TYPE_CHECKING:
     from tfdist_kit._errors import (
+        CheckpointError,
         ClusterError,
         ClusterTimeoutError,
         DatasetError,
@@ -26,17 +27,24 @@ if TYPE_CHECKING:
         TFConfigError,
         TfdistError,
         TooLateError,
+        UnsupportedStrategyError,
         UnsupportedVersionError,
         UsageError,
         WorkerError,
         WorkerLostError,
     )
     from tfdist_kit.adapters.multi_worker_mirrored import multi_worker_mirrored
+    from tfdist_kit.adapters.op_determinism import enable_op_determinism
+    from tfdist_kit.adapters.preemption_checkpoint import (
+        preemption_checkpoint_handler,
+        watch_preemption,
+    )
     from tfdist_kit.launcher import LocalCluster
     from tfdist_kit.launcher.inside.progress import report_progress
     from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
 
 __all__ = [
+    "CheckpointError",
     "ClusterError",
     "ClusterSpec",
     "ClusterTimeoutError",
@@ -53,16 +61,21 @@ __all__ = [
     "Task",
     "TfdistError",
     "TooLateError",
+    "UnsupportedStrategyError",
     "UnsupportedVersionError",
     "UsageError",
     "WorkerError",
     "WorkerLostError",
     "__version__",
+    "enable_op_determinism",
     "multi_worker_mirrored",
+    "preemption_checkpoint_handler",
     "report_progress",
+    "watch_preemption",
 ]
 
 _first_use.watch()
+_read_datasets.watch()
 
 __getattr__ = _lazy.looked_up(
     __name__,
@@ -72,8 +85,11 @@ __getattr__ = _lazy.looked_up(
         "LocalCluster": "tfdist_kit.launcher",
         "TFConfig": "tfdist_kit.tf_config",
         "Task": "tfdist_kit.tf_config",
+        "enable_op_determinism": "tfdist_kit.adapters.op_determinism",
         "multi_worker_mirrored": "tfdist_kit.adapters.multi_worker_mirrored",
+        "preemption_checkpoint_handler": "tfdist_kit.adapters.preemption_checkpoint",
         "report_progress": "tfdist_kit.launcher.inside.progress",
+        "watch_preemption": "tfdist_kit.adapters.preemption_checkpoint",
     },
 )
 

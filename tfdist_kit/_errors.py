@@ -3,11 +3,13 @@
     TfdistError
     +-- UsageError               what was asked for cannot be done as asked; nothing was started
     |   +-- RunFileError         a preset file (TOML) has an unknown key or a wrong value
+    |   +-- UnsupportedStrategyError  it cannot be done with this kind of strategy
     +-- TFConfigError            TF_CONFIG cannot describe a working cluster; carries the findings
     +-- StrategyError            a strategy cannot be made, or would not be what was asked for
     |   +-- TooLateError         TensorFlow was initialised before the strategy; a RuntimeError
     |   +-- JoinTimeoutError     a task of the cluster did not join in time; carries the tasks
     +-- DatasetError             data cannot be split over the workers as asked
+    +-- CheckpointError          the workers could not save, or restore, together; carries who
     +-- ClusterError             a LocalCluster cannot go on
     |   +-- WorkerError          a function raised in a worker; carries the rank and the traceback
     |   +-- WorkerLostError      a worker's process has ended; carries the rank and how it ended
@@ -56,6 +58,15 @@ class RunFileError(UsageError):
     """A preset file has an unknown key or a wrong value."""
 
     code = "TFD002"
+
+
+class UnsupportedStrategyError(UsageError, NotImplementedError):
+    """It cannot be done with this kind of strategy.
+
+    A NotImplementedError too, which is what TensorFlow itself raises.
+    """
+
+    code = "TFD003"
 
 
 class TFConfigError(TfdistError, ValueError):
@@ -191,3 +202,25 @@ class UnsupportedVersionError(TfdistError):
     """The internals of TensorFlow or Keras are not as expected."""
 
     code = "TFD041"
+
+
+class CheckpointError(TfdistError):
+    """The workers could not save, or restore, together.
+
+    Attributes:
+        tasks: The tasks that failed, or that did not take part in time, as ``type:index``.
+    """
+
+    code = "TFD070"
+
+    def __init__(self, message: str, *, hint: str = "", tasks: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.tasks = tasks
+
+
+def text_of(error: BaseException) -> str:
+    """The exception's text, even of one that cannot be turned into text."""
+    try:
+        return str(error)
+    except Exception:
+        return "<no text: its __str__ failed>"

@@ -24,6 +24,7 @@ from tfdist_kit._errors import (
     UsageError,
 )
 from tfdist_kit.adapters import _cluster, _coordination
+from tfdist_kit.adapters.joining import heeding_signals
 from tfdist_kit.adapters.raw_arguments import reduce_raw_arguments
 from tfdist_kit.adapters.remade import meet_when_remade
 from tfdist_kit.launcher.inside import report
@@ -235,7 +236,8 @@ def _construct(
         else tf.distribute.MultiWorkerMirroredStrategy
     )
     try:
-        return strategy_class(**arguments)
+        with heeding_signals():
+            return strategy_class(**arguments)
     except (tf.errors.DeadlineExceededError, tf.errors.UnavailableError) as error:
         missing = _cluster.absent_tasks(config, str(error))
         if not missing or join_timeout is None:
