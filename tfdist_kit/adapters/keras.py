@@ -172,14 +172,14 @@ def _build_from_spec(original: Any, get_dataset: Callable[[Any], Any]) -> Any:
         _refuse_v1(strategy)
         is_multi_worker = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         if iterator is not None and is_multi_worker:
-            data_batch = tf.nest.map_structure(_one_replica, get_dataset(iterator).element_spec)
+            data_batch = tf.nest.map_structure(one_replica, get_dataset(iterator).element_spec)
             iterator = None
         original(self, iterator=iterator, data_batch=data_batch)
 
     return maybe_symbolic_build
 
 
-def _one_replica(spec: Any) -> Any:
+def one_replica(spec: Any) -> Any:
     """What the first replica of this worker is given; None where Keras fills in for None."""
     import tensorflow as tf
 
