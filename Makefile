@@ -2,12 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+CHAOS := --jobs 2
+CHAOS_SOME := term=40,kill=10,launcher_term=5,launcher_kill=5,slow=4,disk=4,unwritable=4,stop=2
+CHAOS_ALL := term=200,kill=50,launcher_term=25,launcher_kill=25,slow=20,disk=20,unwritable=20,stop=10
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit lint type conformance bench docs clean
+.PHONY: help install demo test unit lint type conformance chaos chaos-full bench docs clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1: /p' Makefile | column -t -s:
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' Makefile | column -t -s:
 
 install: $(READY) ## create .venv with everything the other targets need
 
@@ -24,7 +27,7 @@ demo: $(READY) ## train one model on two workers with real digits
 test: lint type unit ## everything that CI checks
 
 unit: $(READY)
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 lint: $(READY) ## style
 	$(BIN)/ruff check .
@@ -37,6 +40,12 @@ conformance: $(READY) ## hold TensorFlow, with and without the kit, against its 
 	$(BIN)/tfdist conformance run --mutants --report build/conformance/stock
 	$(BIN)/tfdist conformance run --subject adapter --report build/conformance/adapter
 	$(BIN)/tfdist conformance report build/conformance/stock --beside build/conformance/adapter
+
+chaos: $(READY) ## strike trainings at random moments; each must end as if nothing had happened
+	@$(BIN)/python -m tests.chaos $(CHAOS) --counts $(CHAOS_SOME)
+
+chaos-full: $(READY) ## the same in numbers, which takes an hour or two
+	@$(BIN)/python -m tests.chaos $(CHAOS) --counts $(CHAOS_ALL)
 
 bench: $(READY) ## measure, as ratios of pairs run in turn
 	@$(BIN)/tfdist bench
