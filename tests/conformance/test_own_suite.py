@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tfdist_kit.conformance.suites import Suite
 
 
@@ -19,20 +21,33 @@ def test_every_testable_claim_has_a_check_and_every_conforming_one_a_mutant() ->
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "claims: 0")
 
 
-def test_the_installed_tensorflow_is_as_the_register_says(tmp_path: Path) -> None:
-    """Also by plain figures, so that a suite that checks nothing cannot pass."""
+@pytest.mark.parametrize(
+    ("document", "least"),
+    [("multi_worker_mirrored", 160), ("op_determinism", 40), ("preemption_checkpoint", 50)],
+)
+def test_the_installed_tensorflow_is_as_the_register_says(
+    tmp_path: Path, document: str, least: int
+) -> None:
+    """Also by plain figures, so that a suite that checks nothing cannot pass.
+
+    What is only informative is left to `make conformance`: it costs a third of the time.
+    """
     env = {**os.environ, "TMPDIR": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
     env.pop("PYTEST_XDIST_WORKER", None)
     done = subprocess.run(
-        [sys.executable, "-m", "tfdist_kit.cli", "conformance", "run", "--report", "out"],
+        [
+            *(sys.executable, "-m", "tfdist_kit.cli", "conformance", "run"),
+            *("--document", document, "--profile", "extended", "--report", "out"),
+        ],
         cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     report = json.loads((tmp_path / "out/report.json").read_text())
     assert report["complete"] is True
     outcomes = [claim["outcome"] for claim in report["claims"]]
-    assert len(outcomes) == len(list(Suite().register()))
-    assert outcomes.count("conforms") > 200
+    claims = Suite().register().of_document(document)
+    assert len(outcomes) == sum(claim.level != "informative" for claim in claims)
+    assert outcomes.count("conforms") > least
     assert set(outcomes) <= {
         *("conforms", "known deviation", "document defect", "not applicable", "untestable"),
     }

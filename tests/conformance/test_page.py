@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.conformance.fakes import INI, ROOT, conformance
+from tests.conformance.fakes import INI, ROOT, conformance, entry
 from tfdist_kit.cli.main import build_parser
 from tfdist_kit.conformance.outcomes import OUTCOMES
 
@@ -15,11 +15,13 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 def test_the_example_is_a_suite(tmp_path: Path) -> None:
     blocks = [body for language, body in BLOCK.findall(PAGE) if language in ("toml", "py")]
-    register, check, _, mutant = blocks
+    register, check, _, programs, scene, mutant = blocks
     for name, text in {
         "pytest.ini": INI,
-        "register/toys.toml": register,
+        "register/toys.toml": register + entry("toys.leaving.codes"),
         "checks/test_toys.py": check,
+        "checks/programs.py": programs,
+        "checks/test_leaving.py": scene,
         "mutants/toys.py": mutant,
     }.items():
         path = tmp_path / "suite" / name

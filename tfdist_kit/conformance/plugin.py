@@ -29,6 +29,7 @@ from tfdist_kit.conformance.evidence import Result, result_of
 from tfdist_kit.conformance.marks import MARK, apply_mutant
 from tfdist_kit.conformance.outcomes import expected, is_known
 from tfdist_kit.conformance.plan import Plan
+from tfdist_kit.conformance.scenes import Played, Scenes
 from tfdist_kit.conformance.subjects import STOCK, SUBJECTS, Subject
 from tfdist_kit.conformance.suites import Suite
 from tfdist_kit.conformance.summing_up import SummingUp
@@ -62,6 +63,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def subject(pytestconfig: pytest.Config) -> Subject:
     """What the check is about (see `tfdist_kit.conformance.subjects.Subject`)."""
     return Subject(_subject(pytestconfig, _plan(pytestconfig)))
+
+
+@pytest.fixture(scope="session")
+def _played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return Played(tmp_path_factory.mktemp("scenes"))
+
+
+@pytest.fixture
+def scenes(pytestconfig: pytest.Config, subject: Subject, _played: Played) -> Scenes:
+    """Plays programs that end their processes (see `tfdist_kit.conformance.scenes.Scenes`)."""
+    outside: Any = pytestconfig.pluginmanager.getplugin("tfdist-outside")
+    suite = _suite(pytestconfig, _plan(pytestconfig))
+    return Scenes(outside.runner, _played, subject, suite, _option(pytestconfig, "mutant", ""))
 
 
 def _option(config: pytest.Config, name: str, default: Any = None) -> Any:

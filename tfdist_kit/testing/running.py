@@ -133,6 +133,17 @@ class Runner:
             item.stash[_output] = Output(cluster)
             yield cluster
 
+    @contextlib.contextmanager
+    def cluster(self, wish: Wish, *, drain: float | None) -> Iterator[LocalCluster]:
+        """A cluster of its own for whoever drives it, whatever test asks for that.
+
+        Args:
+            wish: What it is to be like.
+            drain: How long the others have when one worker has ended, in seconds; None for ever.
+        """
+        with self._slots_for(wish.size), self._clusters.new(wish, drain=drain) as cluster:
+            yield cluster
+
 
 @contextlib.contextmanager
 def _said_plainly() -> Iterator[None]:

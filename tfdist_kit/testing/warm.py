@@ -78,9 +78,14 @@ class WarmClusters:
             else:
                 lease.cluster.close()
 
-    def new(self, wish: Wish) -> LocalCluster:
-        """A cluster that was not started yet, for a test that drives it itself."""
-        return LocalCluster(**_shape(wish), timeout=wish.timeout, preload=self._preload)
+    def new(self, wish: Wish, **more: Any) -> LocalCluster:
+        """A cluster that was not started yet, for a test that drives it itself.
+
+        Args:
+            wish: What the test wants.
+            more: Further arguments of `LocalCluster`.
+        """
+        return LocalCluster(**_shape(wish), timeout=wish.timeout, preload=self._preload, **more)
 
     def _start(self, wish: Wish, debug_rank: int | None) -> LocalCluster:
         return LocalCluster(
