@@ -9,14 +9,12 @@ TensorFlow is not loaded yet, it waits for its import.
 
 from __future__ import annotations
 
-import importlib.machinery
-import linecache
 import sys
-from collections.abc import Callable, Sequence
-from types import FrameType, ModuleType
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
-from tfdist_kit import _frames
+from tfdist_kit import _frames, _on_import
 
 _CONTEXT_MODULE = "tensorflow.python.eager.context"
 
@@ -37,11 +35,7 @@ def culprit() -> str | None:
 
 def watch() -> None:
     """Begin to watch; harmless when called twice, or with a TensorFlow that looks different."""
-    module = sys.modules.get(_CONTEXT_MODULE)
-    if module is not None:
-        _wrap(module)
-    elif not any(isinstance(finder, _ContextFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _ContextFinder())
+    _on_import.when_imported(_CONTEXT_MODULE, _wrap)
 
 
 def with_context(act: Callable[[ModuleType], None]) -> None:
@@ -73,29 +67,6 @@ def came_before_the_strategy() -> bool:
     return early
 
 
-class _ContextFinder:
-    """Lets the import of TensorFlow's context module pass, and wraps what it made."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """See `importlib.abc.MetaPathFinder`; finds nothing but the context module."""
-        if name != _CONTEXT_MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        loader = spec.loader if spec else None
-        if isinstance(loader, importlib.machinery.SourceFileLoader):
-            run = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                _wrap(module)
-
-            loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
 def _wrap(context_module: ModuleType) -> None:
     global _context
     _context = context_module
@@ -110,22 +81,8 @@ def _wrap(context_module: ModuleType) -> None:
         global _culprit
         owner.ensure_initialized = original
         if _anew or getattr(self, "_context_handle", None) is None:
-            _culprit = _calling_line(sys._getframe(1))
+            _culprit = _frames.calling_line(sys._getframe(1))
         original(self)
 
     ensure_initialized.tfdist_original = original  # type: ignore[attr-defined]
     owner.ensure_initialized = ensure_initialized
-
-
-def _calling_line(frame: FrameType | None) -> str | None:
-    """The innermost line of the user's whose text is known, else the innermost."""
-    found: str | None = None
-    while frame is not None:
-        if _frames.is_users(frame):
-            filename, line = frame.f_code.co_filename, frame.f_lineno
-            text = linecache.getline(filename, line).strip()
-            if text:
-                return f"{_frames.place(filename, line)}: {text}"
-            found = found or _frames.place(filename, line)
-        frame = frame.f_back
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import linecache
 import os
 from types import FrameType
 
@@ -33,3 +34,24 @@ def place(filename: str, line: int | None) -> str:
     except OSError:  # the working directory is gone
         below = ""
     return f"{filename.removeprefix(below)}:{line}"
+
+
+def calling_line(frame: FrameType | None) -> str | None:
+    """The innermost line of the user's whose text is known, else the innermost.
+
+    Args:
+        frame: Where to begin; its callers are looked at one after the other.
+
+    Returns:
+        Such as ``train.py:12: x = tf.constant(1.0)``; None when no line is the user's.
+    """
+    found: str | None = None
+    while frame is not None:
+        if is_users(frame):
+            filename, line = frame.f_code.co_filename, frame.f_lineno
+            text = linecache.getline(filename, line).strip()
+            if text:
+                return f"{place(filename, line)}: {text}"
+            found = found or place(filename, line)
+        frame = frame.f_back
+    return found
