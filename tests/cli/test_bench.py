@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.commands import tfdist
-from tfdist_kit.bench import death, startup
+from tfdist_kit.bench import death, preemption, startup
 from tfdist_kit.bench.contest import Contest, run
 
 
@@ -68,3 +69,37 @@ def test_a_killed_worker_is_noticed_before_its_group_is_reaped(tmp_path: Path) -
     )
     noticed, reaped = death.time_to_notice(tmp_path, script)
     assert 0 <= round(noticed, 3) <= round(reaped, 3) < 30
+
+
+@pytest.mark.parametrize("code", [42, 43])
+def test_the_time_from_a_notice_to_the_last_end(tmp_path: Path, code: int) -> None:
+    script = tmp_path / "leaves.py"
+    script.write_text(
+        "import os, signal, time\n"
+        f"def leave(*_): raise SystemExit({code})\n"
+        "signal.signal(signal.SIGTERM, leave)\n"
+        "print(os.environ['CHECKPOINTS'])\n"
+        "if os.environ['TFDIST_RANK'] == '1':\n"
+        "    with open(os.environ['KILLED_AT'], 'w') as file: file.write(repr(time.time()))\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(60)\n"
+    )
+    if code == 42:
+        assert 0 < preemption.time_to_leave(tmp_path, script) < 30
+    else:
+        with pytest.raises(RuntimeError, match="left with 43, not with 42"):
+            preemption.time_to_leave(tmp_path, script)
+
+
+def test_what_a_handler_adds_is_told_by_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(*command: object) -> None:
+        pairs = [(0.020, 0.021), (0.040, 0.042), (0.010, 0.030)]
+        (tmp_path / "pairs.json").write_text(json.dumps(pairs))
+
+    monkeypatch.setattr(preemption, "run", measured)
+    assert preemption.overhead(tmp_path) == [
+        "| a step of 20 ms on 2 workers | alone | 20.00 ms | 1.000 |",
+        "| a step of 20 ms on 2 workers | in handler.run | 30.00 ms | 1.050 |",
+    ]

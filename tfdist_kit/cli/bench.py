@@ -11,7 +11,7 @@ from typing import Any
 
 from tfdist_kit._errors import UsageError
 
-WHAT = ("startup", "testing", "death", "memory", "output")
+WHAT = ("startup", "testing", "death", "preemption", "determinism", "memory", "output")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -65,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _rows(args: argparse.Namespace, folder: Path) -> Iterator[str]:
-    from tfdist_kit.bench import death, memory, output, startup, testing
+    from tfdist_kit.bench import death, determinism, memory, output, preemption, startup, testing
 
     wanted = args.what or WHAT
     if "startup" in wanted:
@@ -77,6 +77,14 @@ def _rows(args: argparse.Namespace, folder: Path) -> Iterator[str]:
     if "death" in wanted:
         for one in death.contests(folder):
             yield from one.measure(args.rounds).rows()
+    if "preemption" in wanted:
+        for one in preemption.contests(folder):
+            yield from one.measure(args.rounds).rows()
+        yield from preemption.overhead(folder)
+    if "determinism" in wanted:
+        for one in determinism.contests(folder):
+            yield from one.measure(args.rounds).rows()
+        yield from determinism.overhead(folder)
     if "memory" in wanted:
         yield from memory.rows(folder)
     if "output" in wanted:

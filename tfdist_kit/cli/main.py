@@ -16,7 +16,7 @@ from absl.flags import argparse_flags
 from tfdist_kit._errors import TfdistError, UsageError
 from tfdist_kit._version import __version__
 
-COMMANDS = ("run", "ps", "logs", "stacks", "config", "conformance", "bench")
+COMMANDS = ("run", "ps", "logs", "stacks", "config", "determinism", "conformance", "bench")
 USAGE_EXIT = 2
 ERROR_EXIT = 1
 
