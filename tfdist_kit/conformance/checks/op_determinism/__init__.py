@@ -1,0 +1,1 @@
+"""Checks of what the page of enable_op_determinism says."""
