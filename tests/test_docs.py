@@ -87,13 +87,28 @@ def test_the_readmes_program_trains_on_two_workers_and_alone(tmp_path: Path) -> 
     assert alone.code == 0, alone.err
 
 
+FOLDER = "import os\nfolder = os.environ['TFDIST_RUN_DIR'] + '/checkpoints'\n"
 # What the pages leave out before each of their Python examples, which build on each other.
 LEFT_OUT = {
     "docs/strategy.md": ["import tfdist_kit\n"],
     "docs/hangs.md": ["import tfdist_kit\n"],
+    "docs/checkpoint.md": ["", "", ""],
+    "docs/determinism.md": ["import tfdist_kit\n", *[""] * 5],
     "docs/keras.md": [""],
     "docs/restarts.md": [""],
     "docs/tf_config.md": [""],
+    "docs/preemption.md": [
+        FOLDER,
+        "",
+        "",
+        "handler.close()\nfolder += '/another'\n",
+    ],
+    "docs/watchers.md": [
+        FOLDER,
+        *[""] * 5,
+        "import os\nos.environ['SLURM_JOB_END_TIME'] = '4000000000'\n",
+        "",
+    ],
     "docs/data.md": [
         "import keras, tfdist_kit\n",
         "with strategy.scope():\n"
@@ -190,9 +205,39 @@ def test_wrong_programs_get_the_messages_on_the_page(tmp_path: Path) -> None:
                 assert line in out
 
 
+HUNT_PAGE = "docs/divergence.md"
+# What the hunt finds is cured by these, one after the other.
+CURES = [
+    ("", ""),
+    ("tf.random.set_seed(1)", "keras.utils.set_random_seed(1)"),
+    ("default_rng()", "default_rng(1)"),
+]
+
+
+def test_the_hunt_goes_as_its_page_tells(tmp_path: Path) -> None:
+    program = next(body for name, body in blocks("python") if name == HUNT_PAGE)
+    texts = [body for name, body in blocks("text") if name == HUNT_PAGE]
+    told = [text for text in texts if not text.startswith("tfdist ")]
+    for expected, (wrong, right) in zip(told, CURES, strict=True):
+        assert wrong in program
+        program = program.replace(wrong, right) if wrong else program
+        verify = ("determinism", "verify", "--runs", "2", "--", "python", script(tmp_path, program))
+        result = tfdist(*verify, folder=tmp_path, env=QUIET)
+        assert result.out.startswith(expected), result.out + result.err
+        assert result.code == int("part" in expected.splitlines()[0])
+
+
+def test_a_loop_is_recorded_as_the_page_of_the_hunt_tells(tmp_path: Path) -> None:
+    _, *loop = [body for name, body in blocks("python") if name == HUNT_PAGE]
+    name = script(tmp_path, "".join(loop))
+    result = tfdist("run", "-n", "1", name, folder=tmp_path, env=QUIET)
+    assert result.code == 0, result.err
+    assert len(list(tmp_path.glob("runs/*/rank_0.jsonl"))) == 2
+
+
 def test_every_page_with_python_examples_is_run() -> None:
     pages = {name for name, _ in blocks("python")}
-    assert pages == {"README.md", CLUSTER_PAGE, *LEFT_OUT, *TEST_PAGES}
+    assert pages == {"README.md", CLUSTER_PAGE, HUNT_PAGE, *LEFT_OUT, *TEST_PAGES}
 
 
 def test_every_public_name_is_on_some_page() -> None:

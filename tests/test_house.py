@@ -16,11 +16,12 @@ PACKAGE = Path(tfdist_kit.__file__).parent
 KNOWS = {
     "tf_config": set(),
     "launcher": {"tf_config"},
-    "adapters": {"tf_config", "launcher"},
+    "determinism": {"tf_config", "launcher"},
+    "adapters": {"tf_config", "launcher", "determinism"},
     "testing": {"tf_config", "launcher", "adapters"},
     "bench": {"tf_config", "launcher"},
     "conformance": {"tf_config", "launcher", "adapters", "testing"},
-    "cli": {"tf_config", "launcher", "bench", "conformance"},
+    "cli": {"tf_config", "launcher", "determinism", "bench", "conformance"},
 }
 TENSORFLOW = {"tensorflow", "keras", "tf_keras", "tensorflow_datasets"}
 WITH_TENSORFLOW = {
