@@ -45,7 +45,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Beyond:
-    """The first tensor that is further apart than the tolerance allows."""
+    """A tensor, and how far it is apart: in a `Growth`, the first beyond the tolerance."""
 
     loop: int
     step: int
@@ -106,22 +106,14 @@ def compare_arms(first: Run, second: Run, tolerance: Tolerance | None = None) ->
         UsageError: They have no rank, or no tensor, in common.
     """
     tolerance = tolerance or Tolerance()
-    same_size = first.traces.keys() == second.traces.keys()
-    phases = PHASES if same_size else _SHARED_BY_ANY_SIZE
     curves: dict[str, dict[tuple[int, int], float]] = {}
     beyond: list[tuple[tuple[int, int, int], Beyond]] = []
-    for rank in sorted(first.traces.keys() & second.traces.keys()):
-        one, other = first.traces[rank].by_place(), second.traces[rank].by_place()
-        for place in sorted(one.keys() & other.keys()):
-            row = one[place]
-            for name, gap, size in _gaps(row, other[place]) if row.phase in phases else ():
-                distance = gap / max(size, _TINY) if gap > tolerance.absolute else 0.0
-                steps = curves.setdefault(row.phase, {})
-                key = row.loop, row.step
-                steps[key] = max(steps.get(key, 0.0), distance)
-                if distance > tolerance.relative:
-                    found = Beyond(row.loop, row.step, row.phase, name, rank, distance)
-                    beyond.append((row.place, found))
+    for row, found, gap in _distances(first, second):
+        steps = curves.setdefault(row.phase, {})
+        step = row.loop, row.step
+        steps[step] = max(steps.get(step, 0.0), found.distance)
+        if found.distance > tolerance.relative and gap > tolerance.absolute:
+            beyond.append((row.place, found))
     if not curves:
         raise UsageError(
             "the runs have no tensor in common", hint="give two runs that train the same model"
@@ -136,6 +128,19 @@ def compare_arms(first: Run, second: Run, tolerance: Tolerance | None = None) ->
         tolerance,
         (first.name, second.name),
     )
+
+
+def _distances(first: Run, second: Run) -> Iterator[tuple[Row, Beyond, float]]:
+    """Each tensor that both runs have: its row, how far it is apart, and the gap itself."""
+    same_size = first.traces.keys() == second.traces.keys()
+    phases = PHASES if same_size else _SHARED_BY_ANY_SIZE
+    for rank in sorted(first.traces.keys() & second.traces.keys()):
+        one, other = first.traces[rank].by_place(), second.traces[rank].by_place()
+        for place in sorted(one.keys() & other.keys()):
+            row = one[place]
+            for name, gap, size in _gaps(row, other[place]) if row.phase in phases else ():
+                distance = gap / max(size, _TINY)
+                yield row, Beyond(row.loop, row.step, row.phase, name, rank, distance), gap
 
 
 def _gaps(one: Row, other: Row) -> Iterator[tuple[str, float, float]]:

@@ -84,7 +84,7 @@ def advice(kind: Kind, *, has_init: bool, step: int, drawn: tuple[str, ...]) -> 
     """
     cause, cure = CAUSES[kind]
     if kind == "forward" and step == 0 and not has_init:
-        cause, cure = _NO_INIT
+        cause, cure = _NO_INIT[0], f"{_NO_INIT[1]}; else {cure}"
     if drawn and kind in ("init", "input order", "input values", "forward"):
         cause += f"; the state of {' and '.join(drawn)}'s random numbers differed at the start"
     return cause, cure

@@ -58,7 +58,7 @@ def _extent(verdict: Verdict) -> str:
 def comparable(differences: Sequence[Difference]) -> Iterator[str]:
     """Why two runs need not have the same bits, if there is a reason."""
     if differences:
-        yield "the runs are not comparable bit by bit; their manifests differ:"
+        yield "their manifests differ, so that the runs need not have the same bits:"
         yield from (f"  {each}" for each in differences)
 
 

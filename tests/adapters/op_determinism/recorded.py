@@ -16,7 +16,7 @@ import numpy as np
 
 from tfdist_kit.determinism import compare, read_run
 
-TRIES = 8
+TRIES = 30
 """How many runs a race is given to show itself."""
 CHANGED_STEP = 17
 
@@ -160,18 +160,19 @@ def unseeded(folder: str) -> None:
 
 
 def overtaken(second_first: bool) -> Any:
-    """What a parallel map waits for: with `second_first`, element 0 lets element 1 overtake it."""
+    """The parts of a parallel map over 0 and 1 in which one of them waits for the other."""
     import tensorflow as tf
 
     done = threading.Event()
+    first = int(second_first)
 
     def wait(number: Any) -> Any:
-        if second_first and number == 0:
+        if number != first:
             done.wait(20)
         return number
 
     def finish(number: Any) -> Any:
-        if number == 1:
+        if number == first:
             done.set()
         return number
 
@@ -199,8 +200,8 @@ def without_order(second_first: bool) -> None:
 
     switch(False)
     wait, finish = overtaken(second_first)
-    numbers = tf.data.Dataset.range(8).map(wait, num_parallel_calls=4, deterministic=False)
-    # One at a time, so that element 0 comes in another batch when it was overtaken.
+    numbers = tf.data.Dataset.range(2).map(wait, num_parallel_calls=4, deterministic=False)
+    # One at a time, so that an element that is overtaken comes in another batch.
     feed(numbers.prefetch(1).map(finish).batch(1))
 
 
@@ -219,7 +220,7 @@ def shared_state(second_first: bool) -> None:
         with tf.control_dependencies([noise]):
             return tf.cast(finish(number), tf.float32) + noise
 
-    feed(tf.data.Dataset.range(4).map(augment, num_parallel_calls=4).batch(4))
+    feed(tf.data.Dataset.range(2).map(augment, num_parallel_calls=4).batch(2))
 
 
 def many() -> tuple[Any, Any]:
@@ -245,9 +246,9 @@ def bincount() -> None:
             counts = tf.math.bincount(places, weights=values, minlength=50)
             loss = weights * tf.stop_gradient(counts)
         gradient = tape.gradient(loss, weights) * 0.0
-        record(inputs=values, loss=loss, gradients=[gradient], weights=[weights])
+        record(loss=loss, gradients=[gradient], weights=[weights])
 
-    for _ in range(20):
+    for _ in range(100):
         step()
 
 
