@@ -27,7 +27,7 @@ demo: $(READY) ## train one model on two workers with real digits
 test: lint type unit ## everything that CI checks
 
 unit: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	$(BIN)/python -m pytest -n 3 --dist worksteal -q
 
 lint: $(READY) ## style
 	$(BIN)/ruff check .
