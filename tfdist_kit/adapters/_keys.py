@@ -30,6 +30,8 @@ class Keys:
     def __init__(self, tasks: Sequence[str]) -> None:
         self._tasks = tuple(tasks)
         self._context = private(_CONTEXT, "context")()
+        self._read = self._context.get_config_key_value
+        self._takes_deadline = "timeout_in_ms" in inspect.signature(self._read).parameters
 
     def put(self, key: str, value: str) -> bool:
         """Write a key; False if it is there already."""
@@ -68,10 +70,9 @@ class Keys:
         self._context.report_error_to_cluster(error_code, message)
 
     def _get(self, key: str, seconds: float) -> str:
-        read = self._context.get_config_key_value
-        if "timeout_in_ms" in inspect.signature(read).parameters:
-            return str(read(key, max(1, round(seconds * 1000))))  # 0 would wait for ever
-        return _with_deadline(lambda: str(read(key)), seconds)
+        if self._takes_deadline:
+            return str(self._read(key, max(1, round(seconds * 1000))))  # 0 would wait for ever
+        return _with_deadline(lambda: str(self._read(key)), seconds)
 
     def _raise_for_the_dead(self) -> None:
         import tensorflow as tf

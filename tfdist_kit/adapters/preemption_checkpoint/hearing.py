@@ -15,6 +15,8 @@ from tfdist_kit.adapters.preemption_checkpoint.team import Team
 from tfdist_kit.adapters.preemption_checkpoint.termination import Termination
 from tfdist_kit.adapters.preemption_checkpoint.watchers.on_gce import gce_watcher, is_gce
 
+_NATIVE_KEY = "TF_DEFAULT_PREEMPTION_NOTICE_KEY"
+_LOOK_SECONDS = 2.0
 _ASKS = 5
 """A metadata server that does not answer in its second may be slow."""
 
@@ -37,10 +39,6 @@ class GoogleCloud:
             if is_gce():
                 self._watcher = gce_watcher(("maintenance", "preempted"))
         return self._watcher is not None and self._watcher()
-
-
-_NATIVE_KEY = "TF_DEFAULT_PREEMPTION_NOTICE_KEY"
-_LOOK_SECONDS = 2.0
 
 
 class Hearing:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist_kit.adapters._private import private
+from tfdist_kit.adapters.op_determinism.switch import is_enabled
 
 _READ = (
     *("TF_ENABLE_ONEDNN_OPTS", "TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC", "TF_XLA_FLAGS"),
@@ -53,9 +54,7 @@ def manifest() -> dict[str, Any]:
             "inter_op": threads.get_inter_op_parallelism_threads(),
         },
         "switches": {
-            "op_determinism": private(
-                "tensorflow.python.framework.config", "is_op_determinism_enabled"
-            )(),
+            "op_determinism": is_enabled(),
             "xla_jit": str(tf.config.optimizer.get_jit()),
             "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
             "precision": _precision(),
