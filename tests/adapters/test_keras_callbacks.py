@@ -367,7 +367,9 @@ ended = digest(model)
 scramble(model, begin, whole=True)
 whole = model.fit(batches(), epochs=3, verbose=0)
 same_loss = went_on.history["loss"] == whole.history["loss"][-2:]
-print("ended", steps[0], len(steps), digest(model) == ended, same_loss, os.path.exists(folder))
+resumed = 3 <= steps[0] < 5  # in the second epoch; a busy machine hears of the notice a step later
+complete = steps[0] + len(steps) == 10
+print("ended", resumed, complete, digest(model) == ended, same_loss, os.path.exists(folder))
 """
 
 
@@ -380,7 +382,7 @@ def test_a_notice_loses_no_batch_and_repeats_none(tmp_path: Path, workers: int) 
     )  # fmt: skip
     assert result.code == 0, result.err
     ended = [line.partition("] ")[2] for line in result.out.splitlines() if "ended" in line]
-    assert ended == ["ended 3 7 True True False"] * workers, result.out
+    assert ended == ["ended True True True True False"] * workers, result.out
 
 
 def test_a_training_that_is_watched_can_go_on_in_the_same_process(tmp_path: Path) -> None:

@@ -169,6 +169,8 @@ def test_a_process_that_is_left_behind_is_seen_and_ended(
     (tmp_path / "tmp").mkdir()
     environ = {**os.environ, leftovers.MARK: "left behind"}
     with subprocess.Popen(["sleep", "60"], env=environ) as sleeper:
+        while not leftovers.living("left behind"):  # its environment is there a moment later
+            assert sleeper.poll() is None
         [found] = leftovers.of_plan(tmp_path, "left behind")
         leftovers.end("left behind")
     assert found == f"process {sleeper.pid}: sleep 60 "
