@@ -10,6 +10,7 @@
     |   +-- JoinTimeoutError     a task of the cluster did not join in time; carries the tasks
     +-- DatasetError             data cannot be split over the workers as asked
     +-- CheckpointError          the workers could not save, or restore, together; carries who
+    +-- EmbeddingError           an embedding's step or tables are not as they must be
     +-- ClusterError             a LocalCluster cannot go on
     |   +-- WorkerError          a function raised in a worker; carries the rank and the traceback
     |   +-- WorkerLostError      a worker's process has ended; carries the rank and how it ended
@@ -116,6 +117,15 @@ class DatasetError(TfdistError):
     """Data cannot be split over the workers as asked."""
 
     code = "TFD030"
+
+
+class EmbeddingError(TfdistError, RuntimeError):
+    """A step with a `TPUEmbedding`, or its tables, are not as they must be.
+
+    A RuntimeError too, which is what TensorFlow itself raises.
+    """
+
+    code = "TFD080"
 
 
 class ClusterError(TfdistError):
