@@ -46,9 +46,9 @@ def seconds(act):
     begin = time.perf_counter()
     float(next(iter(act().values())))
     return time.perf_counter() - begin
-alone = step_of(*trained(1024, 256))
+alone = step_of(*trained(1024, 448))
 with recording(sys.argv[1]):
-    recorded = step_of(*trained(1024, 256))
+    recorded = step_of(*trained(1024, 448))
     for _ in range(5):
         alone(), recorded()
     pairs = []

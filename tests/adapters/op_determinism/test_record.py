@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import pytest
 
 from tests.adapters.cluster import cluster, run_workers
 from tests.adapters.op_determinism import recorded
+from tfdist_kit import LocalCluster
+from tfdist_kit.adapters.op_determinism.recorder import digests
 from tfdist_kit.determinism import Run, compare, drift, explain, read_run
 from tfdist_kit.determinism.explaining import explain_workers
 
@@ -194,9 +196,49 @@ def misuses() -> dict[str, str]:
     return told
 
 
-def test_calls_that_cannot_be_answered() -> None:
+def digested(kind: digests.Method) -> dict[str, tuple[int, int]]:
+    """Batches that differ in a little, in a worker: their digests, and those of their rows."""
+    import numpy as np
+    import tensorflow as tf
+
+    @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
+    def both(batch: Any) -> Any:
+        head, rows = digests.digests_of_rows([batch], kind)
+        return digests.as_numbers([head], kind)[0], rows, digests.samples([batch])
+
+    batch = np.random.RandomState(0).rand(64, 3).astype("float32")
+    cases = {"same": batch.copy(), "one bit": batch.copy(), "other order": batch[::-1].copy()}
+    cases["one bit"][40, 1] = np.nextafter(batch[40, 1], 2, dtype="float32")
+    cases["two signs"] = batch.copy()
+    cases["two signs"][7, :2] *= -1
+    cases["traded within a row"] = batch.copy()
+    cases["traded within a row"][9, :2] = batch[9, 1::-1]
+    cases["nothing"] = batch[:0]
+    found = {name: both(tf.constant(case)) for name, case in {"": batch, **cases}.items()}
+    return {name: (int(head), int(rows)) for name, (head, rows, _) in found.items()}
+
+
+@pytest.mark.parametrize("kind", ["farmhash64", "mix64"])
+def test_digests_tell_values_and_their_order(single: LocalCluster, kind: digests.Method) -> None:
+    [found] = single.run(digested, kind)
+    whole, rows = found.pop("")
+    assert found.pop("same") == (whole, rows)
+    reordered = found.pop("other order")
+    assert reordered[0] != whole
+    assert reordered[1] == rows
+    assert found.pop("nothing")[1] == 0
+    assert len(found) == 3
+    assert all(head != whole and own != rows for head, own in found.values())
+
+
+@pytest.fixture(scope="module")
+def single() -> Iterator[LocalCluster]:
     with cluster(1) as workers:
-        [told] = workers.run(misuses)
+        yield workers
+
+
+def test_calls_that_cannot_be_answered(single: LocalCluster) -> None:
+    [told] = single.run(misuses)
     assert "was given nothing" in told["nothing"]
     assert "jit_compile=True" in told["xla"]
     assert "in a graph" in told["graph"]

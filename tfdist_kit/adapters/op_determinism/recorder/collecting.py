@@ -51,10 +51,14 @@ class Collector:
             return
         self.parts.append(Part(phase, tuple(name for name, _ in kept), rows))
         for _, value in kept:
-            self._digests.append(digests.digest(value, self.method))
-            self._samples.append(digests.samples(value))
+            tensors = digests.parts_of(value)
+            self._samples.append(digests.samples(tensors))
             if rows:
-                self._sets.append(digests.digest_of_rows(value, self.method))
+                digest, total = digests.digests_of_rows(tensors, self.method)
+                self._sets.append(total)
+            else:
+                digest = digests.digest_of(tensors, self.method)
+            self._digests.append(digest)
 
     def has(self, phase: str) -> bool:
         """Whether the phase was added."""
@@ -64,9 +68,10 @@ class Collector:
         """Everything as one vector."""
         import tensorflow as tf
 
-        bits = tf.bitcast(tf.concat(self._samples, axis=0), tf.int32)
-        heads = tf.stack([*self._digests, *self._sets])
-        return tf.concat([heads, tf.cast(bits, tf.int64)], axis=0)
+        pairs = tf.reshape(tf.concat(self._samples, axis=0), [-1, 2])
+        heads = digests.as_numbers(self._digests, self.method)
+        sets = [tf.stack(self._sets)] if self._sets else []
+        return tf.concat([heads, *sets, tf.bitcast(pairs, tf.int64)], axis=0)
 
 
 def _graph() -> Any:
@@ -80,7 +85,7 @@ def unpacked(parts: Sequence[Part], numbers: Any, method: str) -> Iterator[Row]:
     total = sum(len(part.names) for part in parts)
     with_sets = sum(len(part.names) for part in parts if part.has_sets)
     words = numbers[: total + with_sets].astype(">i8").tobytes().hex()
-    values = numbers[total + with_sets :].astype("<i4").view("<f4").reshape(total, -1).tolist()
+    values = numbers[total + with_sets :].astype("<i8").view("<f4").reshape(total, -1).tolist()
     at, at_set = 0, total
     for part in parts:
         count = len(part.names)

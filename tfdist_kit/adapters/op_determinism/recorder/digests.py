@@ -10,6 +10,7 @@ nothing about each other, so a trace names the kind that it has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from tfdist_kit.adapters._private import private
@@ -40,41 +41,68 @@ def in_xla() -> bool:
 
 def digest(value: Any, kind: Method) -> Any:
     """A scalar of int64 for all bytes of a tensor, a variable, or a composite of tensors."""
+    return as_numbers([digest_of(parts_of(value), kind)], kind)[0]
+
+
+def digest_of(parts: Sequence[Any], kind: Method) -> Any:
+    """One digest for all bytes of some tensors, for `as_numbers`."""
     import tensorflow as tf
 
-    parts = [_flat(part, kind) for part in _parts(value)]
-    total = parts[0]
-    for number, part in enumerate(parts[1:], start=1):
-        total += tf.constant(2 * number + 1, tf.int64) * part
-    return total
+    return _joined([_of_rows(tf.reshape(part, [1, -1]), kind) for part in parts], kind)
 
 
-def digest_of_rows(value: Any, kind: Method) -> Any:
-    """A scalar of int64 that is the same whatever the order of the rows; 0 for a scalar."""
+def digests_of_rows(parts: Sequence[Any], kind: Method) -> tuple[Any, Any]:
+    """One digest as by `digest_of`, and a number that is the same whatever the order of the rows.
+
+    The bytes are read once for both. Scalars have no rows, and count for nothing in the number.
+    """
     import tensorflow as tf
 
-    total = tf.constant(0, tf.int64)
-    for part in _parts(value):
+    heads, total = [], tf.constant(0, tf.int64)
+    for part in parts:
+        rows = _of_rows(_as_rows(part), kind)
+        heads.append(_of_rows(tf.reshape(rows, [1, -1]), kind))
         if part.shape.rank != 0:
-            rows = tf.reshape(part, [tf.shape(part)[0], -1])
-            total += tf.reduce_sum(_of_rows(rows, kind))
-    return total
+            total += tf.reduce_sum(as_numbers([rows], kind))
+    return _joined(heads, kind), total
 
 
-def samples(value: Any) -> Any:
-    """``[SAMPLES]`` elements as float32, spread evenly from the first to the last; NaN for text."""
+def as_numbers(digests: Sequence[Any], kind: Method) -> Any:
+    """Digests as one vector of int64; all at once, since an op each would cost more than these."""
     import tensorflow as tf
 
-    first = _parts(value)[0]
+    together = tf.concat(digests, axis=0)
+    return together if kind == "mix64" else tf.bitcast(together, tf.int64)
+
+
+def samples(parts: Sequence[Any]) -> Any:
+    """``[1, SAMPLES]`` elements as float32, spread from the first to the last; NaN for text."""
+    import tensorflow as tf
+
+    first = parts[0]
+    missing = tf.constant(float("nan"), shape=[1, SAMPLES])
     if first.dtype == tf.string or first.shape.num_elements() == 0:
-        return tf.fill([SAMPLES], float("nan"))
-    flat = tf.reshape(tf.math.real(first) if first.dtype.is_complex else first, [-1])
-    last = tf.maximum(tf.cast(tf.size(flat), tf.int64) - 1, 0)
-    places = tf.range(SAMPLES, dtype=tf.int64) * last // (SAMPLES - 1)
-    return tf.cast(tf.gather(flat, places), tf.float32)
+        return missing
+    flat = tf.reshape(tf.math.real(first) if first.dtype.is_complex else first, [1, -1])
+    places = _places(first)
+    found = tf.cast(tf.gather(flat, places, axis=1), tf.float32)
+    if first.shape.num_elements() is None:  # it may be empty, such as a batch that another has
+        found = tf.concat([found, missing[:, tf.size(places) :]], axis=1)
+    return found
 
 
-def _parts(value: Any) -> list[Any]:
+def _places(tensor: Any) -> Any:
+    import tensorflow as tf
+
+    size = tensor.shape.num_elements()
+    if size is not None:  # the graph is spared the arithmetic
+        return [place * (size - 1) // (SAMPLES - 1) for place in range(SAMPLES)]
+    size = tf.size(tensor, out_type=tf.int64)
+    return tf.range(SAMPLES * tf.minimum(size, 1)) * (size - 1) // (SAMPLES - 1)
+
+
+def parts_of(value: Any) -> list[Any]:
+    """The tensors that a tensor, a variable or a composite is made of."""
     import tensorflow as tf
 
     inner = getattr(value, "value", None)  # Keras 3 wraps TensorFlow's variable
@@ -88,21 +116,34 @@ def _parts(value: Any) -> list[Any]:
     return [tf.convert_to_tensor(part) for part in parts if part is not None]
 
 
-def _flat(tensor: Any, kind: Method) -> Any:
+def _joined(digests: list[Any], kind: Method) -> Any:
+    """One digest for several."""
     import tensorflow as tf
 
-    return _of_rows(tf.reshape(tensor, [1, -1]), kind)[0]
+    if len(digests) == 1:
+        return digests[0]
+    return _of_rows(tf.reshape(tf.concat(digests, axis=0), [1, -1]), kind)
+
+
+def _as_rows(tensor: Any) -> Any:
+    """``[n, m]``, also where n is 0."""
+    import tensorflow as tf
+
+    if tensor.shape.rank == 0:
+        return tf.reshape(tensor, [1, 1])
+    number = tf.shape(tensor)[0]
+    return tf.reshape(tensor, [number, tf.size(tensor) // tf.maximum(number, 1)])
 
 
 def _of_rows(rows: Any, kind: Method) -> Any:
-    """A digest of each row of ``[n, m]``, as int64 ``[n]``."""
+    """A digest of each row of ``[n, m]``: ``[n]`` of int64, or ``[n, 8]`` bytes of it."""
     import tensorflow as tf
 
     if rows.dtype == tf.bool:
         rows = tf.cast(rows, tf.uint8)
     if kind == "mix64":
         return _mixed(_words(rows))
-    return tf.bitcast(tf.raw_ops.Fingerprint(data=rows, method=kind), tf.int64)
+    return tf.raw_ops.Fingerprint(data=rows, method=kind)
 
 
 def _words(rows: Any) -> Any:
