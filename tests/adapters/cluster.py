@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from tfdist_kit import LocalCluster
@@ -21,10 +22,21 @@ ENV = {
 }
 
 
-def cluster(workers: int = 2, *, chief: bool = False, evaluator: bool = False) -> LocalCluster:
-    """A cluster of the suite's own kind."""
+def cluster(
+    workers: int = 2,
+    *,
+    chief: bool = False,
+    evaluator: bool = False,
+    env: Mapping[str, str] | None = None,
+) -> LocalCluster:
+    """A cluster of the suite's own kind; one with another `env` imports TensorFlow and Keras anew."""
     return LocalCluster(
-        workers, chief=chief, evaluator=evaluator, env=ENV, preload=PRELOAD, isolate=True
+        workers,
+        chief=chief,
+        evaluator=evaluator,
+        env={**ENV, **(env or {})},
+        preload=PRELOAD[:2] if env else PRELOAD,
+        isolate=True,
     )
 
 

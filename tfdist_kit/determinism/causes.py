@@ -73,7 +73,9 @@ _NO_INIT = (
 )
 
 
-def advice(kind: Kind, *, has_init: bool, step: int, drawn: tuple[str, ...]) -> tuple[str, str]:
+def advice(
+    kind: Kind, *, has_init: bool, step: int, drawn: tuple[str, ...], unlike: tuple[str, ...] = ()
+) -> tuple[str, str]:
     """The likely cause, and the cure.
 
     Args:
@@ -81,10 +83,14 @@ def advice(kind: Kind, *, has_init: bool, step: int, drawn: tuple[str, ...]) -> 
         has_init: Whether the start values of the weights were recorded.
         step: In which step.
         drawn: The random generators whose state differed at the start.
+        unlike: The keys of the manifests that differ.
     """
     cause, cure = CAUSES[kind]
     if kind == "forward" and step == 0 and not has_init:
         cause, cure = _NO_INIT[0], f"{_NO_INIT[1]}; else {cure}"
     if drawn and kind in ("init", "input order", "input values", "forward"):
         cause += f"; the state of {' and '.join(drawn)}'s random numbers differed at the start"
+    if unlike:
+        cause = f"the runs are not set up alike ({', '.join(unlike)}), which may be all; or {cause}"
+        cure = f"set both up alike; if they still part, {cure}"
     return cause, cure

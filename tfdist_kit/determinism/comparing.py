@@ -13,6 +13,7 @@ from typing import Any
 from tfdist_kit._errors import UsageError
 from tfdist_kit.determinism import causes
 from tfdist_kit.determinism.causes import Kind
+from tfdist_kit.determinism.explaining import explain
 from tfdist_kit.determinism.trace import PHASES, Row, Run, Trace
 
 SHOWN = 8
@@ -95,7 +96,8 @@ def compare(first: Run, second: Run) -> Divergence | None:
     there = [(rank, place) for place, rank in found if place[:3] == first_place]
     told = [(rows[rank][0][each], rows[rank][1][each]) for rank, each in there]
     kind = _kind(told, [rows[rank] for rank, _ in there])
-    return _divergence(kind, there, told, pairs, names)
+    unlike_keys = tuple(dict.fromkeys(each.key for each in explain(first, second)))
+    return _divergence(kind, there, told, pairs, names, unlike_keys)
 
 
 def _first(one: Mapping[Place, Row], other: Mapping[Place, Row]) -> Place | None:
@@ -162,6 +164,7 @@ def _divergence(
     told: Sequence[tuple[Row, Row]],
     pairs: Mapping[int, tuple[Trace, Trace]],
     names: tuple[str, str],
+    unlike_keys: tuple[str, ...],
 ) -> Divergence:
     tensors = dict.fromkeys(name for one, other in told for name in unlike(one, other))
     row = told[0][0]
@@ -169,7 +172,9 @@ def _divergence(
     first, second = pairs[ranks[0]]
     has_init = any(each.phase == "init" and each.loop == row.loop for each in first.rows)
     drawn = tuple(_other_draws(first, second))
-    cause, cure = causes.advice(kind, has_init=has_init, step=row.step, drawn=drawn)
+    cause, cure = causes.advice(
+        kind, has_init=has_init, step=row.step, drawn=drawn, unlike=unlike_keys
+    )
     total = max(len(row.names), len(told[0][1].names))
     return Divergence(kind, row.loop, row.step, tuple(tensors), total, ranks, cause, cure, names)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -294,17 +294,44 @@ def scatter() -> None:
         step()
 
 
-def set_up_otherwise(folder: str) -> None:
-    """One of two processes, which do not train together: each is set up in its own way."""
+def set_up_otherwise(folder: str, names: tuple[str, ...]) -> dict[str, str]:
+    """One of some processes, which do not train together; each has a thread more than the last.
+
+    Returns:
+        What the first step gave, not by the recorder's word.
+    """
     import tensorflow as tf
 
-    rank = os.environ["TFDIST_RANK"]
-    tf.config.threading.set_intra_op_parallelism_threads(1 + int(rank))
-    if rank == "1":
-        os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
-    os.environ.pop("TFDIST_RANK")
+    rank = int(os.environ.pop("TFDIST_RANK"))
     os.environ.pop("TF_CONFIG")
-    record_run(f"{folder}/{rank}", loop)
+    tf.config.threading.set_intra_op_parallelism_threads(1 + rank)
+    switch(True)
+    found: list[dict[str, str]] = []
+    record_run(f"{folder}/{names[rank]}", lambda: found.extend(convolve()))
+    return found[0]
+
+
+def convolve() -> Iterator[dict[str, str]]:
+    """The gradient of a convolution's filter is summed over the pixels, in parts."""
+    import tensorflow as tf
+
+    from tfdist_kit.adapters.op_determinism import record
+
+    random = np.random.RandomState(0)
+    images = tf.constant(random.standard_normal([8, 28, 28, 3]).astype("float32"))
+    weights = tf.Variable(random.standard_normal([3, 3, 3, 16]).astype("float32"))
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.nn.conv2d(images, weights, 1, "SAME") ** 2)
+        gradient = tape.gradient(loss, weights)
+        weights.assign_sub(0.01 * gradient)
+        record(inputs=images, loss=loss, gradients=[gradient], weights=[weights])
+        return {"forward": loss, "gradient": gradient}
+
+    for _ in range(3):
+        yield {name: value.numpy().tobytes().hex() for name, value in step().items()}
 
 
 def together(folder: str) -> list[str]:

@@ -15,6 +15,8 @@ from tfdist_kit import LocalCluster
 from tfdist_kit.adapters.op_determinism.recorder import digests
 from tfdist_kit.determinism import Run, compare, drift, explain, read_run
 from tfdist_kit.determinism.explaining import explain_workers
+from tfdist_kit.determinism.telling import text
+from tfdist_kit.determinism.verifying import judge
 
 HERE = "tests.adapters.op_determinism.recorded"
 REPEATS = 6
@@ -94,14 +96,38 @@ def test_a_fault_is_named_where_it_is(
     assert explain(first, second) == []
 
 
-def test_processes_that_are_set_up_otherwise_are_not_comparable(tmp_path: Path) -> None:
-    run_workers(f"{HERE}:set_up_otherwise", folder=str(tmp_path))
-    first, second = runs(tmp_path)
-    told = {each.key: (each.first, each.second) for each in explain(first, second)}
-    assert told == {
-        "environment.TF_ENABLE_ONEDNN_OPTS": ("0", "1"),
-        "threads.intra_op": (1, 2),
-    }
+@pytest.fixture(scope="module")
+def otherwise(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, str]]]:
+    """Runs with one thread, with two, and with oneDNN; and what the first step of each gave."""
+    folder = tmp_path_factory.mktemp("otherwise")
+    call = f"{HERE}:set_up_otherwise"
+    names = ("plain", "two_threads")
+    plain, threads = run_workers(call, folder=str(folder), names=names)
+    with cluster(1, env={"TF_ENABLE_ONEDNN_OPTS": "1"}) as workers:  # read at import
+        [one_dnn] = workers.run(recorded.set_up_otherwise, str(folder), ("one_dnn",))
+    return folder, {"plain": plain, "two_threads": threads, "one_dnn": one_dnn}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "values"),
+    [
+        ("two_threads", "threads.intra_op", (1, 2)),
+        ("one_dnn", "environment.TF_ENABLE_ONEDNN_OPTS", ("0", "1")),
+    ],
+)
+def test_a_setting_that_differs_is_the_cause(
+    otherwise: tuple[Path, dict[str, dict[str, str]]], name: str, key: str, values: tuple[Any, Any]
+) -> None:
+    folder, gave = otherwise
+    plain, other = (read_run(folder / each) for each in ("plain", name))
+    [difference] = explain(plain, other)
+    assert (difference.key, difference.first, difference.second) == (key, *values)
+    found = compare(plain, other)
+    assert found is not None
+    unlike = [phase for phase, value in gave["plain"].items() if value != gave[name][phase]]
+    assert (found.kind, found.step) == (unlike[0], 0)
+    assert f"not set up alike ({key})" in found.cause
+    assert key in text(judge([plain, other]))
 
 
 @pytest.fixture(scope="module")
