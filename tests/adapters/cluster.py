@@ -29,7 +29,7 @@ def cluster(
     evaluator: bool = False,
     env: Mapping[str, str] | None = None,
 ) -> LocalCluster:
-    """A cluster of the suite's own kind; one with another `env` imports TensorFlow and Keras anew."""
+    """A cluster of the suite's own kind; one with another `env` imports TensorFlow anew."""
     return LocalCluster(
         workers,
         chief=chief,

@@ -21,6 +21,7 @@ _EXPLAINED = {
     "hardware": "kernels are chosen by it, and other kernels round in another way",
     "environment.TF_ENABLE_ONEDNN_OPTS": "oneDNN's convolutions, products and attention round in "
     "another way; set it to the same value on both sides, before TensorFlow is imported",
+    "switches.one_dnn": "oneDNN's convolutions, products and attention round in another way",
     "environment.OMP_NUM_THREADS": "it sets the threads of oneDNN's kernels, and so the order of "
     "their sums",
     "environment.XLA_FLAGS": "XLA fuses and orders operations by it",
@@ -87,7 +88,7 @@ def explain_workers(run: Run) -> list[Difference]:
 
 def between(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """The keys of two manifests whose values differ; not those that differ by design."""
-    one, other = dict(_flat(first)), dict(_flat(second))
+    one, other = dict(flat(first)), dict(flat(second))
     for key in sorted(one.keys() | other.keys()):
         if key.partition(".")[0] not in _NOT_COMPARED and one.get(key) != other.get(key):
             yield key, one.get(key), other.get(key)
@@ -102,10 +103,11 @@ def meaning(key: str) -> str:
     return "it may change bits"
 
 
-def _flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each fact of a manifest under a dotted key, such as ``threads.intra_op``."""
     for key, inner in value.items():
         if isinstance(inner, Mapping):
-            yield from _flat(inner, f"{before}{key}.")
+            yield from flat(inner, f"{before}{key}.")
         else:
             yield f"{before}{key}", inner
 

@@ -126,24 +126,24 @@ def test_each_fault_is_named_with_worker_and_key_on_all_workers() -> None:
     versions = lines.pop(6)
     assert lines == [
         f"{BEGIN}op determinism is off; TensorFlow has no seed",
-        f"{BEGIN}seed.tensorflow is 1 on worker:0, 2 on worker:1; "
-        "seed.keras is 1 on worker:0, 2 on worker:1",
+        f"{BEGIN}seeds.tensorflow is 1 on worker:0, 2 on worker:1; "
+        "seeds.keras is 1 on worker:0, 2 on worker:1",
         "alike",
         "alike",
-        f"{BEGIN}switch is on on worker:0, off on worker:1",
-        f"{BEGIN}seed.tensorflow is 1 on worker:0, 5 on worker:1; "
-        "env.XLA_FLAGS is unset on worker:0, --xla_dump_to=/nowhere on worker:1",
+        f"{BEGIN}switches.op_determinism is true on worker:0, false on worker:1",
+        f"{BEGIN}seeds.tensorflow is 1 on worker:0, 5 on worker:1; "
+        "environment.XLA_FLAGS is unset on worker:0, --xla_dump_to=/nowhere on worker:1",
         "alike",
         "TFD001: determinism was not enabled on worker:1: too late for all to be deterministic: "
         "the function noise was traced with RandomUniform",
         "TFD001: timeout is 0",
     ]
     for words in (
-        "version.tensorflow is 2.",
-        "version.numpy is ",
+        "versions.tensorflow is 2.",
+        "versions.numpy is ",
         "9.9 of numpy on worker:1",
         f", {'x' * 60}... on worker:1",
-        "hardware.instructions is ",
+        "hardware.processor_features is ",
     ):
         assert words in versions
     assert absent.startswith("TFD001: worker:1 did not come to compare the workers within 1 s")
@@ -152,8 +152,8 @@ def test_each_fault_is_named_with_worker_and_key_on_all_workers() -> None:
 def test_threads_and_onednn_of_one_worker_are_named() -> None:
     [first], [second] = run_workers(f"{HERE}:check_settings")
     assert first == second
-    assert "threads.intra is 1 on worker:0, 2 on worker:1" in first
-    assert "env.TF_ENABLE_ONEDNN_OPTS is 0 on worker:0, 1 on worker:1" in first
+    assert "threads.intra_op is 1 on worker:0, 2 on worker:1" in first
+    assert "environment.TF_ENABLE_ONEDNN_OPTS is 0 on worker:0, 1 on worker:1" in first
 
 
 def test_one_process_alone_is_checked_for_the_switch_and_a_seed() -> None:

@@ -15,6 +15,7 @@ from tfdist_kit._errors import TfdistError, UsageError
 from tfdist_kit.adapters._meeting import AbsentError, Group, Meeting, group_of
 from tfdist_kit.adapters.op_determinism import silent
 from tfdist_kit.adapters.op_determinism.facts import facts
+from tfdist_kit.determinism.explaining import flat
 
 TIMEOUT = 60.0
 """Seconds that the workers wait for the last one."""
@@ -25,9 +26,9 @@ _SHOWN = 60
 def preflight(strategy: Any, *, timeout: float = TIMEOUT) -> None:
     """Have the workers compare what may change their bits: every worker calls it, after its seeds.
 
-    They compare the switch, the seeds, the numbers of threads and CPUs, oneDNN, XLA, the versions,
-    the environment variables that TensorFlow and its libraries read, and the hardware. No
-    collective is run for it.
+    They compare the switch, the seeds, the numbers of threads and CPUs, oneDNN, XLA, the precision,
+    the versions, the environment variables that TensorFlow and its libraries read, and the
+    hardware. No collective is run for it.
 
     Args:
         strategy: A `MultiWorkerMirroredStrategy`; any other trains in one process, in which only
@@ -74,7 +75,7 @@ def compare_workers(strategy: Any, part: Callable[[], None], timeout: float = TI
 def _words(part: Callable[[], None]) -> tuple[dict[str, Any], TfdistError | None]:
     try:
         part()
-        return facts(), None
+        return dict(flat(facts())), None
     except TfdistError as error:
         return {"failed": error.args[0], "hint": error.hint}, error
 
@@ -96,7 +97,7 @@ def differences(told: Mapping[str, Mapping[str, Any]]) -> str:
         told: The facts of each worker, in rank order.
 
     Returns:
-        Such as ``seed.keras is 1 on worker:0, 2 on worker:1``; empty if they are alike.
+        Such as ``seeds.keras is 1 on worker:0, 2 on worker:1``; empty if they are alike.
     """
     keys = dict.fromkeys(key for own in told.values() for key in own)
     return "; ".join(filter(None, (_difference(key, told) for key in keys)))
@@ -120,8 +121,8 @@ def _shown(value: Any) -> str:
 def _missing(own: Mapping[str, Any]) -> str:
     """What all workers lack."""
     lacks = []
-    if own["switch"] == "off":
+    if not own["switches.op_determinism"]:
         lacks.append("op determinism is off")
-    if own["seed.tensorflow"] is None:
+    if own["seeds.tensorflow"] is None:
         lacks.append("TensorFlow has no seed")
     return "; ".join(lacks)

@@ -1,6 +1,9 @@
-"""What may change the bits of a training on this worker, as far as it must be alike on all.
+"""What may legitimately change the bits that this process computes.
 
-TensorFlow, Keras, the environment, the machine -> "threads.intra": 2, "env.XLA_FLAGS": ...
+TensorFlow, Keras, the environment, the machine -> {"threads": {"intra_op": 2, ...}, ...}
+
+Two workers of one training must be alike in all of it (`preflight`), and so must two runs,
+to be the same (`recorder.manifest`).
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import importlib.metadata
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,68 +23,44 @@ from tfdist_kit.adapters.op_determinism.switch import is_enabled
 _PORT = "tensorflow.python.util._pywrap_util_port"
 _CONTEXT = "tensorflow.python.eager.context"
 _PACKAGES = ("tensorflow", "keras", "tf_keras", "numpy")
-_READ = ("TF_", "XLA_", "KERAS_", "OMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "CUDA_", "CUBLAS_")
-_READ_TOO = ("CUDNN_", "NCCL_", "NVIDIA_TF32", "PYTHONHASHSEED")
-_OF_ONE_WORKER = {
-    *("TF_CONFIG", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_VMODULE"),
-    *("TF_CLI_CONFIG_FILE", "CUDA_VISIBLE_DEVICES", "CUDA_CACHE_PATH", "NCCL_HOSTID"),
-    *("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "NCCL_SOCKET_IFNAME"),
-    *("NCCL_DEBUG", "NCCL_DEBUG_FILE"),
-}
-"""Where a worker logs, what it is called, and which devices it is given."""
+_READ = (
+    *("TF_", "XLA_", "KERAS_", "OMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "OPENBLAS_"),
+    *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_TF32", "PYTHONHASHSEED", "LD_PRELOAD"),
+)
+_NOT_READ = (
+    *("TF_CONFIG", "TF_CPP_", "CUDA_VISIBLE_DEVICES", "CUDA_CACHE_PATH", "CUDA_MPS_"),
+    *("NCCL_HOSTID", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG"),
+    *("TF_CLI_", "TF_VAR_", "TF_LOG"),  # Terraform's
+    *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"),  # set by imports
+)
+"""Where a worker logs, what it is called, which devices it is given, and what is another's."""
 
 
 def facts() -> dict[str, Any]:
-    """Each fact under a dotted key, as JSON can hold it."""
-    return {**dict(_of_tensorflow()), **dict(_of_software()), **dict(_of_hardware())}
-
-
-def _of_tensorflow() -> Iterator[tuple[str, Any]]:
+    """Each fact in a group, as JSON can hold it."""
     import tensorflow as tf
 
-    yield "switch", "on" if is_enabled() else "off"
-    yield "seed.tensorflow", _plain(private(_CONTEXT, "global_seed")())
-    yield "seed.keras", _keras_seed()
-    yield "threads.intra", tf.config.threading.get_intra_op_parallelism_threads()
-    yield "threads.inter", tf.config.threading.get_inter_op_parallelism_threads()
-    yield "oneDNN", "on" if private(_PORT, "IsMklEnabled")() else "off"
-    yield "XLA", str(tf.config.optimizer.get_jit()) or "off"
+    threads = tf.config.threading
+    return {
+        "versions": _versions(),
+        "hardware": _hardware(),
+        "threads": {
+            "intra_op": threads.get_intra_op_parallelism_threads(),
+            "inter_op": threads.get_inter_op_parallelism_threads(),
+        },
+        "switches": _switches(),
+        "seeds": {"tensorflow": _plain(private(_CONTEXT, "global_seed")()), "keras": _keras_seed()},
+        "environment": environment(os.environ),
+    }
 
 
-def _keras_seed() -> Any:
-    seeded = getattr(sys.modules.get("keras.src.utils.rng_utils"), "get_random_seed", None)
-    return _plain(seeded()) if seeded else None
-
-
-def _of_software() -> Iterator[tuple[str, Any]]:
-    import tensorflow as tf
-
-    yield "version.python", platform.python_version()
-    yield "version.build", tf.version.GIT_VERSION
-    for package in _PACKAGES:
-        yield f"version.{package}", _version(package)
-    for name, value in sorted(os.environ.items()):
-        if name.startswith((*_READ, *_READ_TOO)) and name not in _OF_ONE_WORKER:
-            yield f"env.{name}", value
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:  # such as tensorflow-cpu
-        return getattr(sys.modules.get(package), "__version__", None)
-
-
-def _of_hardware() -> Iterator[tuple[str, Any]]:
-    import tensorflow as tf
-
-    yield "hardware.cpus", cpus()
-    yield "hardware.machine", platform.machine()
-    for name, value in _processor().items():
-        yield f"hardware.{name}", value
-    gpus = tf.config.list_physical_devices("GPU")
-    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
-    yield "hardware.gpus", [str(each.get("device_name", "unknown")) for each in details]
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that TensorFlow and its libraries read, and that may change bits."""
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if name.startswith(_READ) and not name.startswith(_NOT_READ)
+    }
 
 
 def cpus() -> int | None:
@@ -91,16 +70,82 @@ def cpus() -> int | None:
     return os.cpu_count()
 
 
+def short(text: str) -> str:
+    """A digest of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _switches() -> dict[str, Any]:
+    import tensorflow as tf
+
+    return {
+        "op_determinism": is_enabled(),
+        "one_dnn": bool(private(_PORT, "IsMklEnabled")()),
+        "xla_jit": str(tf.config.optimizer.get_jit()),
+        "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
+        "precision": _precision(),
+        "eager_functions": tf.config.functions_run_eagerly(),
+    }
+
+
+def _precision() -> str:
+    for name in ("keras", "tf_keras"):
+        if name in sys.modules:
+            policy = sys.modules[name].mixed_precision
+            get = getattr(policy, "dtype_policy", None) or policy.global_policy
+            return str(get().name)
+    return ""
+
+
+def _keras_seed() -> Any:
+    seeded = getattr(sys.modules.get("keras.src.utils.rng_utils"), "get_random_seed", None)
+    return _plain(seeded()) if seeded else None
+
+
+def _versions() -> dict[str, str | None]:
+    import tensorflow as tf
+
+    return {
+        **{package: _version(package) for package in _PACKAGES},
+        "build": str(tf.version.GIT_VERSION),
+        "python": platform.python_version(),
+        "system": " ".join((platform.system(), platform.machine(), *platform.libc_ver())),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:  # such as tensorflow-cpu
+        return getattr(sys.modules.get(package), "__version__", None)
+
+
+def _hardware() -> dict[str, Any]:
+    import tensorflow as tf
+
+    devices = tf.config.list_physical_devices()
+    return {**_processor(), "cores": cpus(), "devices": [_device(each) for each in devices]}
+
+
+def _device(device: Any) -> str:
+    import tensorflow as tf
+
+    told = tf.config.experimental.get_device_details(device)
+    return f"{device.device_type} {told.get('device_name', '')}".strip()
+
+
 def _processor() -> dict[str, str]:
     """The processor's model, and a digest of the instructions that it has."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return {}
+        lines = []
     pairs = [line.partition(":") for line in lines]
     told = {name.strip(): value.strip() for name, _, value in reversed(pairs)}
-    flags = hashlib.sha256(told.get("flags", "").encode()).hexdigest()[:12]
-    return {"processor": told.get("model name", "unknown"), "instructions": flags}
+    return {
+        "processor": told.get("model name", platform.processor()),
+        "processor_features": short(told.get("flags", "")),
+    }
 
 
 def _plain(seed: Any) -> Any:
