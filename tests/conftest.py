@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.adapters.cluster import run_workers
+from tfdist_kit.launcher import close_pool
+
 PATIENCE = 2.0
 
 
@@ -34,6 +37,14 @@ def open_files() -> set[tuple[int, str]]:
 
 def variables() -> set[tuple[str, str]]:
     return {item for item in os.environ.items() if item[0] != "PYTEST_CURRENT_TEST"}
+
+
+@pytest.fixture(scope="session")
+def preloaded() -> Iterator[None]:
+    """The process that the clusters of `tests.adapters.cluster` are forked from."""
+    run_workers("os:getpid", workers=1)
+    yield
+    close_pool()
 
 
 PROBES: dict[str, Callable[[], set[object]]] = {

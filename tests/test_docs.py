@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,8 +14,11 @@ from pathlib import Path
 import pytest
 
 import tfdist_kit
+from tests.adapters.cluster import cluster
 from tests.commands import DEADLINE, script, tfdist
 from tfdist_kit.cli.main import build_parser
+from tfdist_kit.determinism import Verdict, read_run, telling
+from tfdist_kit.determinism.verifying import judge
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -75,6 +79,13 @@ def test_commands_print_what_the_page_shows(tmp_path: Path, page: str) -> None:
             assert (done.stdout + done.stderr).rstrip() == expected.rstrip(), command
 
 
+def run_program(folder: Path, name: str) -> None:
+    """In a worker: what `tfdist run` would do, without importing TensorFlow for it once more."""
+    os.chdir(folder)
+    runpy.run_path(name, run_name="__main__")
+
+
+@pytest.mark.usefixtures("preloaded")
 def test_the_readmes_program_trains_on_two_workers_and_alone(tmp_path: Path) -> None:
     [program] = [body for name, body in blocks("python") if name == "README.md"]
     name = script(tmp_path, program)
@@ -83,8 +94,8 @@ def test_the_readmes_program_trains_on_two_workers_and_alone(tmp_path: Path) -> 
     accuracies = [float(text) for text in re.findall(r"accuracy: ([\d.]+)", result.out)]
     assert len(accuracies) == 20  # ten epochs on each of two workers
     assert accuracies[-1] > 0.8
-    alone = tfdist("run", "-n", "1", "--timeout", "100", name, folder=tmp_path, env=QUIET)
-    assert alone.code == 0, alone.err
+    with cluster(1) as workers:
+        workers.run(run_program, tmp_path, name, timeout=DEADLINE)
 
 
 FOLDER = "import os\nfolder = os.environ['TFDIST_RUN_DIR'] + '/checkpoints'\n"
@@ -120,13 +131,17 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.usefixtures("preloaded")
 @pytest.mark.parametrize("page", LEFT_OUT)
 def test_the_python_examples_of_a_page_run_on_two_workers(tmp_path: Path, page: str) -> None:
     examples = [body for name, body in blocks("python") if name == page]
     parts = zip(LEFT_OUT[page], examples, strict=True)
-    name = script(tmp_path, "".join(left_out + example for left_out, example in parts))
-    result = tfdist("run", "--timeout", "100", name, folder=tmp_path, env=QUIET)
-    assert result.code == 0, result.err
+    program = "".join(left_out + example for left_out, example in parts)
+    name = script(
+        tmp_path, program.replace("epochs=10", "epochs=2")
+    )  # what is learned is not asked
+    with cluster(2) as workers:
+        workers.run(run_program, tmp_path, name, timeout=DEADLINE)
 
 
 def test_the_program_with_a_cluster_of_its_own(tmp_path: Path) -> None:
@@ -143,8 +158,8 @@ def test_the_program_with_a_cluster_of_its_own(tmp_path: Path) -> None:
     assert done.stdout == "[1.0, 1.0]\n", done.stderr
 
 
-# Pages whose Python examples are test files; which of them fail, and which text shows how.
-TEST_PAGES = {"docs/testing.md": {1}, "docs/checks.md": set()}
+# Pages whose Python examples are test files.
+TESTS_PAGE, CHECKS_PAGE = "docs/testing.md", "docs/checks.md"
 
 
 def ended_session(folder: Path, examples: Sequence[str]) -> str:
@@ -162,20 +177,20 @@ def ended_session(folder: Path, examples: Sequence[str]) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", TEST_PAGES)
-def test_the_tests_on_a_page_end_as_it_says(tmp_path: Path, page: str) -> None:
-    examples = [body for name, body in blocks("python") if name == page]
+def ended(out: str) -> set[tuple[int, str]]:
+    """How the tests of each file ended."""
+    found = re.findall(r"^(PASSED|FAILED|ERROR|SKIPPED) test_(\d+)", out, re.MULTILINE)
+    return {(int(number), how) for how, number in found}
+
+
+def test_the_tests_on_the_page_end_as_it_says(tmp_path: Path) -> None:
+    examples = [body for name, body in blocks("python") if name == TESTS_PAGE]
     out = ended_session(tmp_path, examples)
-    ended = set(re.findall(r"^(PASSED|FAILED|ERROR|SKIPPED) test_(\d+)", out, re.MULTILINE))
-    expected = {
-        ("FAILED" if number in TEST_PAGES[page] else "PASSED", str(number))
-        for number in range(len(examples))
-    }
-    assert ended == expected, out
-    if TEST_PAGES[page]:
-        [told] = [body for name, body in blocks("text") if name == page]
-        for line in told.replace("test_it.py", "test_1.py").splitlines():
-            assert line in out
+    ways = ["FAILED" if number == 1 else "PASSED" for number in range(len(examples))]
+    assert ended(out) == set(enumerate(ways)), out
+    [told] = [body for name, body in blocks("text") if name == TESTS_PAGE]
+    for line in told.replace("test_it.py", "test_1.py").splitlines():
+        assert line in out
 
 
 # How the right examples of the page become the wrong ones whose messages it shows.
@@ -190,15 +205,17 @@ MADE_WRONG = [
 ]
 
 
-def test_wrong_programs_get_the_messages_on_the_page(tmp_path: Path) -> None:
-    examples = [body for name, body in blocks("python") if name == "docs/checks.md"]
-    told = [body for name, body in blocks("text") if name == "docs/checks.md"]
+def test_right_programs_pass_and_wrong_ones_get_the_messages_on_the_page(tmp_path: Path) -> None:
+    """All in one session, which imports TensorFlow once."""
+    examples = [body for name, body in blocks("python") if name == CHECKS_PAGE]
+    told = [body for name, body in blocks("text") if name == CHECKS_PAGE]
     wrong = []
     for number, right, change in MADE_WRONG:
         assert right in examples[number]
         wrong.append(examples[number].replace(right, change))
-    out = re.sub(r"^E +", "", ended_session(tmp_path, wrong), flags=re.MULTILINE)
-    assert out.count("\nFAILED ") == len(wrong), out
+    out = re.sub(r"^E +", "", ended_session(tmp_path, [*examples, *wrong]), flags=re.MULTILINE)
+    ways = ["PASSED"] * len(examples) + ["FAILED"] * len(wrong)
+    assert ended(out) == set(enumerate(ways)), out
     for text in told:
         for line in map(str.strip, text.splitlines()):
             if not re.search(r"row \d|never read", line):  # those that a shuffle chooses
@@ -208,36 +225,60 @@ def test_wrong_programs_get_the_messages_on_the_page(tmp_path: Path) -> None:
 HUNT_PAGE = "docs/divergence.md"
 # What the hunt finds is cured by these, one after the other.
 CURES = [
-    ("", ""),
     ("tf.random.set_seed(1)", "keras.utils.set_random_seed(1)"),
     ("default_rng()", "default_rng(1)"),
 ]
 
 
+@pytest.mark.usefixtures("preloaded")
 def test_the_hunt_goes_as_its_page_tells(tmp_path: Path) -> None:
+    """By the command first; the same is then done in workers that have TensorFlow already."""
     program = next(body for name, body in blocks("python") if name == HUNT_PAGE)
-    texts = [body for name, body in blocks("text") if name == HUNT_PAGE]
-    told = [text for text in texts if not text.startswith("tfdist ")]
-    for expected, (wrong, right) in zip(told, CURES, strict=True):
+    command, *texts = [body for name, body in blocks("text") if name == HUNT_PAGE]
+    first, *later = [text for text in texts if not text.startswith("tfdist ")]
+    script(tmp_path, program, command.split()[-1])
+    result = tfdist(*command.split()[1:], folder=tmp_path, env=QUIET)
+    assert result.out.startswith(first), result.out + result.err
+    assert result.code == 1
+    for expected, (wrong, right) in zip(later, CURES, strict=True):
         assert wrong in program
-        program = program.replace(wrong, right) if wrong else program
-        verify = ("determinism", "verify", "--runs", "2", "--", "python", script(tmp_path, program))
-        result = tfdist(*verify, folder=tmp_path, env=QUIET)
-        assert result.out.startswith(expected), result.out + result.err
-        assert result.code == int("part" in expected.splitlines()[0])
+        program = program.replace(wrong, right)
+        verdict = verified(tmp_path / wrong, program)
+        assert telling.text(verdict).startswith(expected.rstrip()), telling.text(verdict)
+        assert verdict.exit_code == int("part" in expected.splitlines()[0])
 
 
+def verified(folder: Path, program: str) -> Verdict:
+    folder.mkdir()
+    name = script(folder, program)
+    for number in range(2):
+        with cluster(1) as workers:
+            workers.run(run_recorded, folder, name, f"run_{number}", timeout=DEADLINE)
+    return judge([read_run(folder / f"run_{number}", f"run {number}") for number in range(2)])
+
+
+def run_recorded(folder: Path, name: str, trace: str) -> None:
+    """Likewise, and recorded."""
+    import keras  # noqa: F401  # what is not imported yet is not recorded
+
+    from tfdist_kit.adapters.op_determinism import recording
+
+    with recording(folder / trace):
+        run_program(folder, name)
+
+
+@pytest.mark.usefixtures("preloaded")
 def test_a_loop_is_recorded_as_the_page_of_the_hunt_tells(tmp_path: Path) -> None:
     _, *loop = [body for name, body in blocks("python") if name == HUNT_PAGE]
     name = script(tmp_path, "".join(loop))
-    result = tfdist("run", "-n", "1", name, folder=tmp_path, env=QUIET)
-    assert result.code == 0, result.err
+    with cluster(1) as workers:
+        workers.run(run_program, tmp_path, name, timeout=DEADLINE)
     assert len(list(tmp_path.glob("runs/*/rank_0.jsonl"))) == 2
 
 
 def test_every_page_with_python_examples_is_run() -> None:
     pages = {name for name, _ in blocks("python")}
-    assert pages == {"README.md", CLUSTER_PAGE, HUNT_PAGE, *LEFT_OUT, *TEST_PAGES}
+    assert pages == {"README.md", CLUSTER_PAGE, HUNT_PAGE, *LEFT_OUT, TESTS_PAGE, CHECKS_PAGE}
 
 
 def test_every_public_name_is_on_some_page() -> None:

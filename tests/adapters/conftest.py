@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-
-from tests.adapters.cluster import run_workers
-from tfdist_kit.launcher import close_pool
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _preloaded() -> Iterator[None]:
-    run_workers("os:getpid", workers=1)
-    yield
-    close_pool()
+def _preloaded(preloaded: None) -> None:
+    pass
