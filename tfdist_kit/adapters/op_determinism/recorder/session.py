@@ -79,8 +79,9 @@ def current() -> Session | None:
 def recording(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Record what this process trains in the block.
 
-    Keras models are recorded by themselves, if their first step is in the block; a loop of one's
-    own calls `record` in its step. Each worker calls this, with the same folder or its own.
+    Keras models are recorded by themselves, if Keras is imported before the block and their first
+    step is in it; a loop of one's own calls `record` in its step. Each worker calls this, with the
+    same folder or its own.
 
     Args:
         folder: Where the trace goes, as ``rank_R.jsonl``.
