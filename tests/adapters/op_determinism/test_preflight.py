@@ -11,7 +11,7 @@ import pytest
 from tests.adapters.cluster import run_workers
 from tfdist_kit import UsageError
 from tfdist_kit.adapters import op_determinism
-from tfdist_kit.adapters.op_determinism.comparing import differences
+from tfdist_kit.adapters._differing import differences
 
 HERE = "tests.adapters.op_determinism.test_preflight"
 
@@ -170,8 +170,10 @@ def test_all_that_differ_are_listed_with_the_workers_that_agree() -> None:
         "worker:0": {"seed": 1, "gpus": [], "same": 0},
         "worker:1": {"seed": 2, "same": 0},
     }
-    assert differences(told) == (
-        "seed is 1 on chief:0 and worker:0, 2 on worker:1; "
-        'gpus is ["a"] on chief:0, [] on worker:0, unset on worker:1'
-    )
-    assert differences({"worker:0": {"seed": 1}}) == ""
+    assert differences(told) == [
+        "seed is 1 on chief:0 and worker:0, 2 on worker:1",
+        'gpus is ["a"] on chief:0, [] on worker:0, unset on worker:1',
+    ]
+    long = {f"worker:{rank}": {"names": "a" * 100 + str(rank)} for rank in (0, 1)}
+    assert differences(long) == [f"names is {'a' * 60}... on worker:0, {'a' * 60}... on worker:1"]
+    assert differences({"worker:0": {"seed": 1}}) == []

@@ -6,12 +6,11 @@ each worker: facts, or why it could not even begin -> a meeting -> all know all
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfdist_kit._errors import TfdistError, UsageError
+from tfdist_kit.adapters._differing import differences
 from tfdist_kit.adapters._meeting import AbsentError, Group, Meeting, group_of
 from tfdist_kit.adapters.op_determinism import silent
 from tfdist_kit.adapters.op_determinism.facts import facts
@@ -19,8 +18,6 @@ from tfdist_kit.determinism.explaining import flat
 
 TIMEOUT = 60.0
 """Seconds that the workers wait for the last one."""
-_SHOWN = 60
-"""Letters of a value that an error shows."""
 
 
 def preflight(strategy: Any, *, timeout: float = TIMEOUT) -> None:
@@ -63,7 +60,7 @@ def compare_workers(strategy: Any, part: Callable[[], None], timeout: float = TI
             hint="every worker must make this call",
         ) from None
     _raise_failure(told, group, cause)
-    if trouble := differences(told) or _missing(told[group.task]):
+    if trouble := "; ".join(differences(told)) or _missing(told[group.task]):
         raise UsageError(
             f"this is not one deterministic training: {trouble}",
             hint="the same seed, settings, versions and hardware on all workers, and "
@@ -88,34 +85,6 @@ def _raise_failure(
             where = f" on {task}" if len(group.tasks) > 1 else ""
             message = f"determinism was not enabled{where}: {words['failed']}"
             raise UsageError(message, hint=words["hint"]) from cause
-
-
-def differences(told: Mapping[str, Mapping[str, Any]]) -> str:
-    """Where workers differ, in words.
-
-    Args:
-        told: The facts of each worker, in rank order.
-
-    Returns:
-        Such as ``seeds.keras is 1 on worker:0, 2 on worker:1``; empty if they are alike.
-    """
-    keys = dict.fromkeys(key for own in told.values() for key in own)
-    return "; ".join(filter(None, (_difference(key, told) for key in keys)))
-
-
-def _difference(key: str, told: Mapping[str, Mapping[str, Any]]) -> str:
-    by_value: dict[str, list[str]] = defaultdict(list)
-    for task, own in told.items():
-        by_value[_shown(own.get(key))].append(task)
-    if len(by_value) == 1:
-        return ""
-    listed = ", ".join(f"{value} on {' and '.join(tasks)}" for value, tasks in by_value.items())
-    return f"{key} is {listed}"
-
-
-def _shown(value: Any) -> str:
-    text = "unset" if value is None else value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _missing(own: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tfdist_kit.adapters._private import private
+from tfdist_kit.adapters._xla import in_xla
 
 Method = Literal["farmhash64", "mix64"]
 SAMPLES = 4
@@ -27,16 +27,6 @@ def method() -> Method:
     import tensorflow as tf
 
     return "mix64" if in_xla() or tf.config.list_logical_devices("GPU") else "farmhash64"
-
-
-def in_xla() -> bool:
-    """Whether the graph that is being made is XLA's to compile."""
-    import tensorflow as tf
-
-    if tf.executing_eagerly():
-        return False
-    inside = private("tensorflow.python.ops.control_flow_util", "GraphOrParentsInXlaContext")
-    return bool(inside(tf.compat.v1.get_default_graph()))
 
 
 def digest(value: Any, kind: Method) -> Any:

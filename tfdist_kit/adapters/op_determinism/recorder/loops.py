@@ -12,7 +12,8 @@ import weakref
 from typing import Any
 
 from tfdist_kit._errors import UsageError
-from tfdist_kit.adapters.op_determinism.recorder import digests, session
+from tfdist_kit.adapters._xla import in_xla
+from tfdist_kit.adapters.op_determinism.recorder import session
 from tfdist_kit.adapters.op_determinism.recorder.collecting import (
     Collector,
     Part,
@@ -83,7 +84,7 @@ def _record(inputs: Any, loss: Any, gradients: Any, reduced: Any, weights: Any) 
     going_on = session.current()
     if going_on is None:
         return
-    if digests.in_xla():
+    if in_xla():
         raise UsageError(
             "record() is called in a step that XLA compiles (jit_compile=True)",
             hint="return what is to be recorded from it, and call record() in the function around",
