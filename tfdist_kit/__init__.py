@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         preemption_checkpoint_handler,
         watch_preemption,
     )
+    from tfdist_kit.adapters.tpu_embedding import tpu_embedding
     from tfdist_kit.launcher import LocalCluster
     from tfdist_kit.launcher.inside.progress import report_progress
     from tfdist_kit.tf_config import ClusterSpec, Task, TFConfig
@@ -73,6 +74,7 @@ __all__ = [
     "multi_worker_mirrored",
     "preemption_checkpoint_handler",
     "report_progress",
+    "tpu_embedding",
     "watch_preemption",
 ]
 
@@ -91,6 +93,7 @@ __getattr__ = _lazy.looked_up(
         "multi_worker_mirrored": "tfdist_kit.adapters.multi_worker_mirrored",
         "preemption_checkpoint_handler": "tfdist_kit.adapters.preemption_checkpoint",
         "report_progress": "tfdist_kit.launcher.inside.progress",
+        "tpu_embedding": "tfdist_kit.adapters.tpu_embedding.making",
         "watch_preemption": "tfdist_kit.adapters.preemption_checkpoint",
     },
 )

@@ -39,6 +39,8 @@ class TfdistError(Exception):
     """
 
     code = "TFD000"
+    ag_pass_through = True
+    """AutoGraph makes another class of an error raised in a tf.function, but for this mark."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
