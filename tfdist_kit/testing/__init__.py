@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tfdist_kit.testing.checks.each_row_once import assert_each_row_once
     from tfdist_kit.testing.checks.replicas_agree import assert_replicas_agree
     from tfdist_kit.testing.checks.same_as_single_process import assert_same_as_single_process
+    from tfdist_kit.testing.checks.tpu_step import assert_tpu_step
     from tfdist_kit.testing.worker import Worker
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "assert_ranks_agree",
     "assert_replicas_agree",
     "assert_same_as_single_process",
+    "assert_tpu_step",
     "barrier",
     "gather",
     "parallel_assert",
@@ -47,6 +49,7 @@ __getattr__ = _lazy.looked_up(
         "assert_ranks_agree": _TOGETHER,
         "assert_replicas_agree": f"{_CHECKS}.replicas_agree",
         "assert_same_as_single_process": f"{_CHECKS}.same_as_single_process",
+        "assert_tpu_step": f"{_CHECKS}.tpu_step",
         "barrier": _TOGETHER,
         "gather": _TOGETHER,
         "parallel_assert": _TOGETHER,
