@@ -62,10 +62,13 @@ def test_an_entry_is_read_with_what_it_leaves_out(tmp_path: Path) -> None:
 
 
 def test_an_entry_is_read_with_all_that_it_may_say(tmp_path: Path) -> None:
-    needs = "{ workers = 3, local_replicas = 2, graph = true, keras = 2, gpu = true, tpu = true }"
+    needs = (
+        "{ workers = 3, local_replicas = 2, graph = true, keras = 2, gpu = true, tpu = true, "
+        "embedding_engine = true }"
+    )
     more = {"cured_by_adapter": "true", "link": '"https://example.org/1"'}
     [claim] = register(tmp_path, toy=entry(more, needs=needs))
-    assert claim.needs == Needs(3, 2, True, 2, True, True)
+    assert claim.needs == Needs(3, 2, True, 2, True, True, True)
     seen = "It is called twice."
     expected = Deviation(
         ">=2.18", "known deviation", seen, "called twice", True, "https://example.org/1"

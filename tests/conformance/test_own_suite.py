@@ -22,11 +22,16 @@ def test_every_testable_claim_has_a_check_and_every_conforming_one_a_mutant() ->
 
 
 @pytest.mark.parametrize(
-    ("document", "least"),
-    [("multi_worker_mirrored", 60), ("op_determinism", 20), ("preemption_checkpoint", 30)],
+    ("document", "subject", "least"),
+    [
+        ("multi_worker_mirrored", "stock", 60),
+        ("op_determinism", "stock", 20),
+        ("preemption_checkpoint", "stock", 30),
+        ("tpu_embedding", "adapter", 50),  # which also shows what stock needs a TPU for
+    ],
 )
 def test_the_installed_tensorflow_is_as_the_register_says(
-    tmp_path: Path, document: str, least: int
+    tmp_path: Path, document: str, subject: str, least: int
 ) -> None:
     """Also by plain figures, so that a suite that checks nothing cannot pass.
 
@@ -38,6 +43,7 @@ def test_the_installed_tensorflow_is_as_the_register_says(
         [
             *(sys.executable, "-m", "tfdist_kit.cli", "conformance", "run"),
             *("--document", document, "--profile", "core", "--report", "out"),
+            *("--subject", subject),
         ],
         cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip

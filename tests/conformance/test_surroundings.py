@@ -33,6 +33,27 @@ def test_missing(needs: Needs, changes: dict[str, Any], missing: str) -> None:
     assert replace(ALL, **changes).missing(needs) == missing
 
 
+@pytest.mark.parametrize(
+    ("needs", "tpu", "subject", "missing", "shown_by"),
+    [
+        (Needs(embedding_engine=True), True, "stock", "", "stock"),
+        (Needs(embedding_engine=True), False, "stock", "a TPU; --subject adapter", "adapter"),
+        (Needs(embedding_engine=True), False, "adapter", "", "adapter"),
+        (Needs(embedding_engine=True, tpu=True), False, "adapter", "a TPU", "adapter"),
+        (Needs(tpu=True), False, "stock", "a TPU", "stock"),
+        (Needs(), False, "stock", "", "stock"),
+    ],
+)
+def test_the_adapter_stands_in_for_the_embedding_engine(
+    needs: Needs, tpu: bool, subject: str, missing: str, shown_by: str
+) -> None:
+    here = replace(ALL, tpu=tpu)
+    found = here.missing(needs, subject)
+    assert found.startswith(missing)
+    assert bool(found) == bool(missing)
+    assert here.subject_for(needs, subject) == shown_by
+
+
 def test_what_is_seen_here() -> None:
     here = surroundings({"CUDA_VISIBLE_DEVICES": "0,1"})
     assert here.gpus == 2

@@ -38,6 +38,8 @@ class Needs:
         keras: Which Keras: 2 (tf_keras) or 3; 0 if none.
         gpu: Whether each worker has a GPU.
         tpu: Whether there is a TPU.
+        embedding_engine: Whether a step of TPUEmbedding runs. A TPU has the engine for it; without
+            one, the host mode of the kit's adapter stands in.
     """
 
     workers: int = 1
@@ -46,6 +48,7 @@ class Needs:
     keras: int = 0
     gpu: bool = False
     tpu: bool = False
+    embedding_engine: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,7 @@ def _needs(table: Table) -> Needs:
         keras=table.one_of("keras", (0, 2, 3), 0),
         gpu=table.flag("gpu"),
         tpu=table.flag("tpu"),
+        embedding_engine=table.flag("embedding_engine"),
     )
 
 

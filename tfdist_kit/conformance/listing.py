@@ -11,9 +11,8 @@ from tfdist_kit.conformance.marks import Mutant
 from tfdist_kit.conformance.outcomes import expected
 from tfdist_kit.conformance.report.canonical import needs, reproduce
 from tfdist_kit.conformance.sessions import collect
-from tfdist_kit.conformance.subjects import STOCK
 from tfdist_kit.conformance.suites import Suite
-from tfdist_kit.conformance.surroundings import surroundings
+from tfdist_kit.conformance.surroundings import Surroundings, surroundings
 
 _WITH_MUTANTS = ("core", "extended")
 
@@ -61,10 +60,14 @@ def entries(suite: Suite, document: str | None = None, level: str | None = None)
             claim,
             tuple(check for check in log.checks.values() if claim.id in check.claims),
             tuple(one for one in mutants if one.claim == claim.id),
-            expected(claim, around.tensorflow, STOCK) is None,
+            _conforms(claim, around),
         )
         for claim in claims
     ]
+
+
+def _conforms(claim: Claim, around: Surroundings) -> bool:
+    return expected(claim, around.tensorflow, around.subject_for(claim.needs)) is None
 
 
 def lines(found: Sequence[Entry]) -> Iterator[str]:
@@ -102,8 +105,9 @@ def explained(suite: Suite, name: str) -> Iterator[str]:
         yield f"mutant:    {one.name} ({one.place})"
     if entry.lacks:
         yield f"lacks:     {entry.lacks}"
+    subject = surroundings().subject_for(claim.needs)
     suffix = "" if suite.is_own else f" --suite {suite.folder}"
-    yield f"run it:    {reproduce(claim.id, STOCK)}{suffix}"
+    yield f"run it:    {reproduce(claim.id, subject)}{suffix}"
 
 
 def _deviations(claim: Claim) -> Iterator[str]:

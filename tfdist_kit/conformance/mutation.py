@@ -1,13 +1,15 @@
 """Runs checks under mutants: each has to fail under those of its claims.
 
-mutants of the claims -> one session, every mutant in processes of its own -> Killing
+mutants of the claims -> by the subject that can show the claim -> a session for each, every mutant
+in processes of its own -> Killing
 
-A mutant is killed if a check of its claim that holds without it fails with it.
+A mutant is killed if a check of its claim that holds without it fails with it. What is not there
+for TensorFlow's own classes but is for the kit's adapters is looked at through these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tfdist_kit._errors import UsageError
@@ -16,6 +18,7 @@ from tfdist_kit.conformance.evidence import Result
 from tfdist_kit.conformance.found import Found, Progress, Wish, plan_for
 from tfdist_kit.conformance.killing import KILLED, NOT_RUN, SURVIVED, Killing
 from tfdist_kit.conformance.marks import Mutant
+from tfdist_kit.conformance.plan import Plan
 from tfdist_kit.conformance.sessions import Log, SessionBrokeError, Stop, Stopped, session
 from tfdist_kit.conformance.suites import Suite
 from tfdist_kit.conformance.surroundings import surroundings
@@ -48,9 +51,35 @@ def run(
     """
     mutants = mutants_of(suite, found)
     progress.begin("mutants", len(mutants))
-    ids = [claim.id for claim in found.claims]
+    killed: dict[str, Killing] = {}
+    for subject, ids in _by_subject(found).items():
+        ours = [one for one in mutants if one.claim in ids]
+        plan = replace(_plan(plan_for(suite, found), ours, ids, everything), subject=subject)
+        arguments = found.wish.arguments
+        if ours:
+            log = session(
+                suite, plan, stop=stop, arguments=arguments, on_result=_tell(ours, progress)
+            )
+            killed |= {one.name: killing(log, one) for one in ours}
+    return [killed[one.name] for one in mutants]
+
+
+def _by_subject(found: Found) -> Mapping[str, Sequence[str]]:
+    """The ids of the claims, by the subject that can show them."""
+    ids: dict[str, list[str]] = {}
+    for claim in found.claims:
+        subject = found.around.subject_for(claim.needs, found.wish.subject)
+        ids.setdefault(subject, []).append(claim.id)
+    return ids
+
+
+def _plan(plan: Plan, mutants: Sequence[Mutant], ids: Sequence[str], everything: bool) -> Plan:
     pairs = [(one.name, ids if everything else [one.claim]) for one in mutants]
     claims = ids if everything else sorted({one.claim for one in mutants})
+    return replace(plan, mutants=pairs, claims=claims, quick=())
+
+
+def _tell(mutants: Sequence[Mutant], progress: Progress) -> Callable[[Log, Result], None]:
     told: set[str] = set()
 
     def tell(log: Log, result: Result) -> None:
@@ -59,11 +88,7 @@ def run(
                 told.add(one.name)
                 progress.step(killing(log, one).result, one.name)
 
-    plan = replace(plan_for(suite, found), mutants=pairs, claims=claims, quick=())
-    if not mutants:
-        return []
-    log = session(suite, plan, stop=stop, arguments=found.wish.arguments, on_result=tell)
-    return [killing(log, one) for one in mutants]
+    return tell
 
 
 def run_alone(

@@ -199,8 +199,9 @@ class _Outside:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Leave out what cannot be here, and say which mutant there is."""
         setattr(self._config.option, "conformance_mutant", self._mutant_of(item))  # noqa: B010
+        kind = _subject(self._config, self._plan)
         for each in binding.claims_of(item):
-            if missing := self._around.missing(self._claims[each].needs):
+            if missing := self._around.missing(self._claims[each].needs, kind):
                 pytest.skip(f"there is no {missing.removeprefix('a ')}")
 
     def _mutant_of(self, item: pytest.Item) -> str:

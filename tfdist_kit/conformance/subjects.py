@@ -80,6 +80,53 @@ class Subject:
             resolver, checkpoint, checkpoint_dir, config
         )
 
+    def make_embedding(self, *arguments: Any, **named: Any) -> Any:
+        """A TPUEmbedding; where there is no TPU, the kit's runs its steps in host mode.
+
+        Args:
+            arguments: Those of TensorFlow's class.
+            named: Those that are given by name.
+        """
+        if self.kind == ADAPTER:
+            import tfdist_kit
+
+            return tfdist_kit.tpu_embedding(*arguments, **named)
+        import tensorflow as tf
+
+        return tf.tpu.experimental.embedding.TPUEmbedding(*arguments, **named)
+
+    def restore_embedding(self, checkpoint: Any, path: str) -> None:
+        """Restore tables.
+
+        Args:
+            checkpoint: A tf.train.Checkpoint that holds the embedding.
+            path: What its `save` has returned.
+        """
+        if self.kind == ADAPTER:
+            from tfdist_kit.adapters.tpu_embedding import restore
+
+            restore(checkpoint, path)
+            return
+        checkpoint.restore(path)
+
+    def serving_lookup(self, features: Any, weights: Any, embedding: Any, config: Any) -> Any:
+        """Look ids up in an embedding's tables, for serving.
+
+        Args:
+            features: Some of the features.
+            weights: Of their ids, or None.
+            embedding: Holds the tables.
+            config: The FeatureConfigs that it was made of.
+        """
+        if self.kind == ADAPTER:
+            from tfdist_kit.adapters.tpu_embedding import serving_lookup
+
+            return serving_lookup(embedding, features, weights)
+        import tensorflow as tf
+
+        serve = tf.tpu.experimental.embedding.serving_embedding_lookup
+        return serve(features, weights, embedding.embedding_tables, config)
+
     def watch_from_the_start(self) -> None:
         """What the kit has for the first line of a program; TensorFlow has nothing."""
         if self.kind == ADAPTER:

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tfdist_kit.conformance.claims import Needs
+from tfdist_kit.conformance.subjects import ADAPTER, STOCK
 from tfdist_kit.launcher.start.gpus import visible
 
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "tensorflow-gpu")
@@ -39,10 +40,17 @@ class Surroundings:
     python: str
     machine: str
 
-    def missing(self, needs: Needs) -> str:
-        """What a claim needs and there is not, in words; empty if all is there."""
+    def missing(self, needs: Needs, subject: str = STOCK) -> str:
+        """What a claim needs and there is not, in words; empty if all is there.
+
+        Args:
+            needs: What it needs.
+            subject: What is checked; the adapter brings something along.
+        """
         if needs.tpu and not self.tpu:
             return "a TPU"
+        if needs.embedding_engine and not self.tpu and subject != ADAPTER:
+            return "a TPU; --subject adapter checks it in host mode"
         if needs.gpu and self.gpus < needs.workers:
             return "a GPU for each worker" if needs.workers > 1 else "a GPU"
         if needs.keras == 2 and not self.tf_keras:
@@ -50,6 +58,11 @@ class Surroundings:
         if needs.keras == 3 and not self.keras.startswith("3"):
             return "Keras 3"
         return ""
+
+    def subject_for(self, needs: Needs, wanted: str = STOCK) -> str:
+        """The subject that can show a claim: the one that is wanted, if both or neither can."""
+        lacks = self.missing(needs, wanted) and not self.missing(needs, ADAPTER)
+        return ADAPTER if lacks else wanted
 
     def to_dict(self) -> dict[str, str]:
         """For the report: what can make a difference to an outcome."""
