@@ -7,7 +7,7 @@ CHAOS_SOME := term=40,kill=10,launcher_term=5,launcher_kill=5,slow=4,disk=4,unwr
 CHAOS_ALL := term=200,kill=50,launcher_term=25,launcher_kill=25,slow=20,disk=20,unwritable=20,stop=10
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit lint type conformance chaos chaos-full bench docs clean
+.PHONY: help install demo data test unit lint type conformance chaos chaos-full bench docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' Makefile | column -t -s:
@@ -23,6 +23,9 @@ $(READY): pyproject.toml
 
 demo: $(READY) ## train one model on two workers with real digits
 	@$(BIN)/tfdist run --config configs/demo.toml scripts/train_digits_keras.py
+
+data: $(READY) ## fetch the ratings that scripts/train_recommender.py learns from
+	@$(BIN)/python scripts/movielens.py
 
 test: lint type unit ## everything that CI checks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -73,3 +74,76 @@ def test_a_projects_own_script_uses_the_exit_code(
     )
     assert done.returncode == code
     assert told in done.stdout
+
+
+RECOMMENDER = SCRIPTS / "train_recommender.py"
+
+
+def aucs(text: str) -> list[float]:
+    return [float(found) for found in re.findall(r"AUC ([\d.]+)", text)]
+
+
+def python(*args: str | Path, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *args],
+        cwd=folder,
+        env={**os.environ, **QUIET, "TMPDIR": str(folder), **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
+
+
+PAGE = (ROOT / "docs" / "recommender.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+GOES_ON = """\
+import sys
+folder, page = sys.argv[1:]
+sys.path.insert(0, folder)
+from absl import flags
+import tensorflow as tf
+import tfdist_kit
+import train_recommender as example
+given = "--global_batch=1024 --model_dir=model --epochs=2 --steps=20".split()
+flags.FLAGS(["example", *given])
+example.main([])
+example.check()
+tf.tpu.experimental.embedding.TPUEmbedding.apply_gradients = lambda self, gradients: None
+try:
+    example.check(cores=2)
+except tfdist_kit.EmbeddingError as error:
+    print("refused:", error)
+exec(page)
+"""
+
+
+def test_a_recommender_on_two_workers_goes_on_alone_is_checked_and_serves(tmp_path: Path) -> None:
+    options = ("--global_batch", "1024", "--model_dir", "model", "--epochs", "1")
+    averages, together = aucs(run(tmp_path, "-n", "2", RECOMMENDER, *options).out)
+    assert together > averages + 0.01
+    *excerpts, serving = EXAMPLES
+    source = RECOMMENDER.read_text(encoding="utf-8")
+    assert [text for text in excerpts if text not in source] == []
+    done = python("-c", GOES_ON, SCRIPTS, serving, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    alone, right, wrong = re.split("traced for a TPU of 1 host with ", done.stdout, maxsplit=2)
+    assert alone.startswith("goes on after epoch 1\n")
+    assert aucs(alone)[-1] > averages + 0.01
+    assert right.splitlines()[0] == "8 cores; nothing found"
+    assert "train: 8 enqueue, 1 dequeue, 1 apply_gradients" in right
+    refused, chances = wrong.split("refused:")[1].split("tf.Tensor(")
+    assert "apply_gradients" in refused
+    assert all(0 < float(chance) < 1 for chance in re.findall(r"0\.\d+", chances))
+
+
+def test_ratings_that_cannot_be_had_or_are_not_the_known_ones(tmp_path: Path) -> None:
+    nowhere = {"MOVIELENS_DIR": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    done = python(SCRIPTS / "movielens.py", folder=tmp_path, **nowhere)
+    assert done.returncode == 1
+    assert f"or put ml-100k.inter, ml-100k.item, ml-100k.user into {tmp_path}" in done.stderr
+    for name in ("inter", "item", "user"):
+        (tmp_path / f"ml-100k.{name}").write_text("user_id:token\n")
+    done = python(SCRIPTS / "movielens.py", folder=tmp_path, **nowhere)
+    assert done.returncode == 1
+    assert "ml-100k.inter is not the file of recbole==1.2.1" in done.stderr
