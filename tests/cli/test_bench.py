@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import tfdist
-from tfdist_kit.bench import death, preemption, startup
+from tfdist_kit.bench import death, embedding, preemption, startup
 from tfdist_kit.bench.contest import Contest, run
 
 
@@ -103,3 +103,11 @@ def test_what_a_handler_adds_is_told_by_pairs(
         "| a step of 20 ms on 2 workers | alone | 20.00 ms | 1.000 |",
         "| a step of 20 ms on 2 workers | in handler.run | 30.00 ms | 1.050 |",
     ]
+
+
+def test_host_mode_and_keras_layers_learn_the_same(tmp_path: Path) -> None:
+    told = embedding.steps(tmp_path, 2, 100, "Adagrad", pairs=2)
+    assert len(told["pairs"]) == 2
+    assert all(seconds > 0 for pair in told["pairs"] for times in pair for seconds in times)
+    first, _, last = told["losses"]
+    assert last[1] < first[1]

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfdist_kit._errors import UsageError
 
-WHAT = ("startup", "testing", "death", "preemption", "determinism", "memory", "output")
+WHAT = ("startup", "testing", "death", "preemption", "determinism", "embedding", "memory", "output")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -65,7 +65,16 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _rows(args: argparse.Namespace, folder: Path) -> Iterator[str]:
-    from tfdist_kit.bench import death, determinism, memory, output, preemption, startup, testing
+    from tfdist_kit.bench import (
+        death,
+        determinism,
+        embedding,
+        memory,
+        output,
+        preemption,
+        startup,
+        testing,
+    )
 
     wanted = args.what or WHAT
     if "startup" in wanted:
@@ -85,6 +94,8 @@ def _rows(args: argparse.Namespace, folder: Path) -> Iterator[str]:
         for one in determinism.contests(folder):
             yield from one.measure(args.rounds).rows()
         yield from determinism.overhead(folder)
+    if "embedding" in wanted:
+        yield from embedding.rows(folder)
     if "memory" in wanted:
         yield from memory.rows(folder)
     if "output" in wanted:
