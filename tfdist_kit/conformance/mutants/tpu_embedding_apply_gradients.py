@@ -101,17 +101,9 @@ def _(patch: Patch) -> None:
 
 @mutant("tpu.apply-gradients.zero-for-sgd", name="sgd-always-subtracts-something")
 def _(patch: Patch) -> None:
-    import tensorflow as tf
-    from tensorflow.python.ops import resource_variable_ops
+    from tfdist_kit.adapters.tpu_embedding import updates
 
-    def other(found: Function) -> Function:
-        def subtract(self: Any, slices: Any, *more: Any, **named: Any) -> Any:
-            moved = tf.IndexedSlices(slices.values + 0.01, slices.indices)
-            return found(self, moved, *more, **named)
-
-        return subtract
-
-    patch(resource_variable_ops.BaseResourceVariable, "scatter_sub", other)
+    patch(updates, "_subtract", lambda found: lambda to, ids, rows: found(to, ids, rows + 0.01))
 
 
 @mutant("tpu.apply-gradients.zero-for-adagrad", name="adagrad-always-adds-something")

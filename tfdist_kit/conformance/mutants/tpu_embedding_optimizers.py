@@ -152,15 +152,9 @@ def _(patch: Patch) -> None:
 
 @mutant("tpu.sgd.formula", name="sgd-goes-twice-as-far")
 def _(patch: Patch) -> None:
-    import tensorflow as tf
-    from tensorflow.python.ops import resource_variable_ops
+    from tfdist_kit.adapters.tpu_embedding import updates
 
-    def other(found: Function) -> Function:
-        return lambda self, slices, *more, **named: found(
-            self, tf.IndexedSlices(2.0 * slices.values, slices.indices), *more, **named
-        )
-
-    patch(resource_variable_ops.BaseResourceVariable, "scatter_sub", other)
+    patch(updates, "_subtract", lambda found: lambda to, ids, rows: found(to, ids, 2.0 * rows))
 
 
 @mutant("tpu.adagrad.formula", name="adagrad-adds-an-epsilon")
