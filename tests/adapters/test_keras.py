@@ -1,7 +1,8 @@
 """Keras 3 on live workers gives the numbers of one process; what cannot work says so.
 
 The functions whose names begin with ``train_`` or ``check_`` run in the workers. Each is run by
-one process without a cluster, too, and the results are compared.
+one process without a cluster, too, and the results are compared. Most of them run in one
+cluster, one after the other.
 """
 
 from __future__ import annotations
@@ -16,18 +17,63 @@ import numpy as np
 import pytest
 
 from tests.adapters.cluster import run_cluster, run_workers
+from tests.once import once
 
 HERE = "tests.adapters.test_keras"
 CLOSE = 2e-6
 
 
-def both(function: str, workers: int = 2, **kwargs: Any) -> tuple[Any, Any]:
-    """What one process gets, and what all workers get; they must agree with one another."""
-    [reference] = run_workers(f"{HERE}:{function}", workers=0, **kwargs)
-    first, *others = run_workers(f"{HERE}:{function}", workers=workers, **kwargs)
+Calls = dict[str, tuple[str, dict[str, Any]]]
+COMPARED: Calls = {
+    "fit": ("train", {}),
+    "fit in executions": ("train", {"steps_per_execution": 2, "compiled_in_scope": False}),
+    "weights": ("train_with_weights", {}),
+    "nan": ("train_until_nan", {}),
+    "by hand": ("train_by_hand", {}),
+    "own step": ("train_own_step", {}),
+    "tf_keras": ("train_tf_keras", {}),
+}
+PROGRESS: Calls = {"progress": ("check_progress", {})}
+ALONE: Calls = {
+    "switch": ("check_switch", {}),
+    "guards": ("check_guards", {}),
+    **COMPARED,
+    "evaluate": ("evaluate", {}),
+    **PROGRESS,
+}
+TWO: Calls = {
+    **COMPARED,
+    "stock": ("check_stock_keras", {}),
+    "scope": ("check_scope", {}),
+    **PROGRESS,
+    "compat.v1": ("check_v1", {}),
+}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What one process gets, by name of the call."""
+
+    def make(folder: Path) -> dict[str, Any]:
+        calls = {**ALONE, "callbacks": ("train_with_callbacks", {"folder": str(folder)})}
+        [told] = run_workers(f"{HERE}:all_of", workers=0, calls=calls)
+        return dict(told)
+
+    return once(tmp_path_factory, f"{HERE}:alone", make)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of two workers gets, by name of the call."""
+    return once(tmp_path_factory, f"{HERE}:two", lambda _: run_workers(f"{HERE}:all_of", calls=TWO))
+
+
+def all_workers(told: list[dict[str, Any]], name: str) -> Any:
+    """What all workers get from a call; they must agree with one another."""
+    first, *others = [each[name] for each in told]
     for other in others:
         assert other == first
-    return reference, first
+    return first
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float = CLOSE) -> None:
@@ -47,15 +93,25 @@ def assert_close(actual: Any, expected: Any, tolerance: float = CLOSE) -> None:
 # In the workers
 
 
+def all_of(calls: Calls) -> dict[str, Any]:
+    return {name: globals()[function](**kwargs) for name, (function, kwargs) in calls.items()}
+
+
 def start() -> Any:
-    """The strategy of this process, and its scope; none outside a cluster."""
-    import tensorflow as tf
+    """The strategy of this process, and Keras as it is at the start; none outside a cluster."""
+    import keras
 
     from tfdist_kit.adapters.keras import enable_multi_worker
 
     enable_multi_worker()
-    if not os.environ.get("TF_CONFIG"):
-        return None
+    keras.utils.clear_session()
+    return the_strategy() if os.environ.get("TF_CONFIG") else None
+
+
+@functools.cache
+def the_strategy() -> Any:
+    import tensorflow as tf
+
     return tf.distribute.MultiWorkerMirroredStrategy()
 
 
@@ -280,7 +336,7 @@ def check_v1() -> list[str]:
     return texts
 
 
-def check_switch() -> None:
+def check_switch() -> str:
     from keras.src.backend.tensorflow import trainer
     from keras.src.trainers.trainer import Trainer
     from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
@@ -301,6 +357,7 @@ def check_switch() -> None:
     adapter.disable_multi_worker()
     assert not adapter.is_enabled()
     assert state() == original
+    return "switched"
 
 
 def check_guards() -> list[str]:
@@ -341,89 +398,84 @@ def check_guards() -> list[str]:
 # In pytest
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"steps_per_execution": 2, "compiled_in_scope": False}], ids=str
-)
-def test_fit_evaluate_and_predict(options: dict[str, Any]) -> None:
-    reference, result = both("train", **options)
-    assert_close(result, reference)
+@pytest.mark.parametrize("name", ["fit", "fit in executions"])
+def test_fit_evaluate_and_predict(
+    alone: dict[str, Any], two: list[dict[str, Any]], name: str
+) -> None:
+    assert_close(all_workers(two, name), alone[name])
 
 
-def test_evaluate_and_predict_where_batches_do_not_divide() -> None:
-    reference, result = both("evaluate", workers=3)
-    assert_close(result, reference)
+def test_evaluate_and_predict_where_batches_do_not_divide(alone: dict[str, Any]) -> None:
+    first, *others = run_workers(f"{HERE}:evaluate", workers=3)
+    assert others == [first] * 2
+    assert_close(first, alone["evaluate"])
 
 
-def test_class_and_sample_weights_arrays_and_synchronized_normalisation() -> None:
-    reference, result = both("train_with_weights")
-    assert_close(result, reference, 1e-4)  # the normalisation divides by a variance
+def test_class_and_sample_weights_arrays_and_synchronized_normalisation(
+    alone: dict[str, Any], two: list[dict[str, Any]]
+) -> None:
+    # the normalisation divides by a variance
+    assert_close(all_workers(two, "weights"), alone["weights"], 1e-4)
 
 
-def test_callbacks_see_the_same_on_all_workers(tmp_path: Path) -> None:
-    folders = [tmp_path / name for name in ("one", "two")]
-    [reference] = run_workers(f"{HERE}:train_with_callbacks", workers=0, folder=str(folders[0]))
+def test_callbacks_see_the_same_on_all_workers(alone: dict[str, Any], tmp_path: Path) -> None:
     chief, peer = run_cluster(
-        f"{HERE}:train_with_callbacks", ("chief", "worker"), folder=str(folders[1])
+        f"{HERE}:train_with_callbacks", ("chief", "worker"), folder=str(tmp_path)
     )
-    assert_close(chief, reference)
+    assert_close(chief, alone["callbacks"])
     assert peer == chief
     assert len(chief["first"]["loss"]) == 2  # EarlyStopping
     assert len(chief["resumed"]["history"]["loss"]) == 1  # BackupAndRestore went on from there
     assert len(chief["logs"]) == 8
-    assert (folders[1] / "model.keras").stat().st_size > 0  # ModelCheckpoint
+    assert (tmp_path / "model.keras").stat().st_size > 0  # ModelCheckpoint
 
 
-def test_a_callback_that_stops_one_worker_stops_all() -> None:
-    reference, result = both("train_until_nan")
-    assert result == reference == [1, 1.0]
+def test_a_callback_that_stops_one_worker_stops_all(
+    alone: dict[str, Any], two: list[dict[str, Any]]
+) -> None:
+    assert all_workers(two, "nan") == alone["nan"] == [1, 1.0]
 
 
-def test_train_and_test_on_batch() -> None:
-    reference, result = both("train_by_hand")
-    assert_close(result, reference)
+@pytest.mark.parametrize("name", ["by hand", "own step", "tf_keras"])
+def test_batches_by_hand_own_train_steps_and_tf_keras(
+    alone: dict[str, Any], two: list[dict[str, Any]], name: str
+) -> None:
+    """The logs of an own train step are averaged; tf_keras needs no help."""
+    assert_close(all_workers(two, name), alone[name])
 
 
-def test_the_logs_of_an_own_train_step_are_averaged() -> None:
-    reference, result = both("train_own_step")
-    assert_close(result, reference)
-
-
-def test_tf_keras_needs_no_help() -> None:
-    reference, result = both("train_tf_keras")
-    assert_close(result, reference)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_each_batch_is_reported_as_progress(workers: int) -> None:
-    for heard in run_workers(f"{HERE}:check_progress", workers=workers):
+def test_each_batch_is_reported_as_progress(
+    alone: dict[str, Any], two: list[dict[str, Any]]
+) -> None:
+    for heard in [each["progress"] for each in (alone, *two)]:
         assert "12" in heard  # three epochs of four batches
         assert heard[-1] == "alive"  # batches that do not train are not counted
 
 
-def test_stock_keras_fails() -> None:
+def test_stock_keras_fails(two: list[dict[str, Any]]) -> None:
     """When this fails, Keras can do without ``enable_multi_worker``."""
-    for text in run_workers(f"{HERE}:check_stock_keras"):
-        assert "PerReplica" in text
+    for told in two:
+        assert "PerReplica" in told["stock"]
 
 
-def test_a_metric_made_outside_the_scope_is_refused() -> None:
-    for text in run_workers(f"{HERE}:check_scope"):
-        assert "outside strategy.scope()" in text
-        assert "sparse_top_k_categorical_accuracy/total" in text
+def test_a_metric_made_outside_the_scope_is_refused(two: list[dict[str, Any]]) -> None:
+    for told in two:
+        assert "outside strategy.scope()" in told["scope"]
+        assert "sparse_top_k_categorical_accuracy/total" in told["scope"]
 
 
-def test_the_compat_v1_class_is_refused() -> None:
-    for texts in run_workers(f"{HERE}:check_v1"):
-        assert len(texts) == 3
-        assert all("under the compat.v1 strategy" in text for text in texts)
+def test_the_compat_v1_class_is_refused(two: list[dict[str, Any]]) -> None:
+    for told in two:
+        assert len(told["compat.v1"]) == 3
+        assert all("under the compat.v1 strategy" in text for text in told["compat.v1"])
 
 
-def test_it_can_be_switched_on_twice_and_off() -> None:
-    run_workers(f"{HERE}:check_switch", workers=0)
+def test_it_can_be_switched_on_twice_and_off(alone: dict[str, Any]) -> None:
+    assert alone["switch"] == "switched"
 
 
-def test_unknown_internals_are_refused_before_anything_changes() -> None:
-    [[average, attribute, backend, metrics]] = run_workers(f"{HERE}:check_guards", workers=0)
+def test_unknown_internals_are_refused_before_anything_changes(alone: dict[str, Any]) -> None:
+    average, attribute, backend, metrics = alone["guards"]
     assert "in a way that is not known here: tests.adapters.test_keras.refusal" in average
     assert "needs TensorFlowTrainer._make_function, which Keras 3" in attribute
     assert "backend 'jax'" in backend

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
-import pickle
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.once import once
 
 RECORDER = "tests.testing.sessions"
 ROOT = Path(__file__).parents[2]
@@ -77,23 +76,13 @@ def session_once(
     temp: pytest.TempPathFactory, files: Mapping[str, str], *args: str, **env: str
 ) -> Session:
     """Like `session`, but once for all processes of this test run that ask for the same."""
-    base = temp.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent
-    wanted = json.dumps([dict(files), args, env])
-    folder = base / f"session-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
-    folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        kept = folder / "session.pickle"
-        if kept.exists():
-            done: Session = pickle.loads(kept.read_bytes())
-            return done
+
+    def make(folder: Path) -> Session:
         for name, text in files.items():
             (folder / name).write_text(text)
-        done = session(folder, *args, **env)
-        kept.write_bytes(pickle.dumps(done))
-        return done
+        return session(folder, *args, **env)
+
+    return once(temp, json.dumps([dict(files), args, env]), make)
 
 
 def _tests(lines: Any) -> dict[str, Went]:
