@@ -56,7 +56,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
     def make(folder: Path) -> dict[str, Any]:
         calls = {**ALONE, "callbacks": ("train_with_callbacks", {"folder": str(folder)})}
-        [told] = run_workers(f"{HERE}:all_of", workers=0, calls=calls)
+        [told] = run_workers(f"{HERE}:all_of", workers=0, timeout=400, calls=calls)
         return dict(told)
 
     return once(tmp_path_factory, f"{HERE}:alone", make)
@@ -65,7 +65,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of two workers gets, by name of the call."""
-    return once(tmp_path_factory, f"{HERE}:two", lambda _: run_workers(f"{HERE}:all_of", calls=TWO))
+    return once(
+        tmp_path_factory,
+        f"{HERE}:two",
+        lambda _: run_workers(f"{HERE}:all_of", timeout=400, calls=TWO),
+    )
 
 
 def all_workers(told: list[dict[str, Any]], name: str) -> Any:

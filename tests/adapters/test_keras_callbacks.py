@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.adapters import test_checkpoint
 from tests.adapters.cluster import ENV, run_workers
-from tests.adapters.test_checkpoint import left_in, refusal, scope, start, task
+from tests.adapters.test_checkpoint import left_in, refusal, scope, task
 from tests.commands import script, tfdist
+from tests.once import once
 
 HERE = "tests.adapters.test_keras_callbacks"
 EPOCHS, BATCHES = 3, 5
@@ -28,6 +30,19 @@ class CutError(Exception):
 
 
 # In the workers
+
+
+@functools.cache
+def start() -> Any:
+    """The strategy of this process, which all functions that it runs share."""
+    return test_checkpoint.start()
+
+
+def all_of(folder: str) -> dict[str, Any]:
+    """What each function tells, in a folder of its own; notices are watched for at the end."""
+    functions = {"resumed": functools.partial(resumed, names=FEW)}
+    functions |= {made.__name__: made for made in (damaged, best, boards, twice)}
+    return {name: function(f"{folder}/{name}") for name, function in functions.items()}
 
 
 def network(strategy: Any, seed: int = 1, **compiled: Any) -> Any:
@@ -298,22 +313,43 @@ def boards(folder: str) -> list[str]:
 # In pytest
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_resumed_training_ends_as_if_it_had_not_been_cut(tmp_path: Path, workers: int) -> None:
-    names = FEW if workers else tuple(CASES)
-    results = run_workers(f"{HERE}:resumed", workers=workers, folder=str(tmp_path), names=names)
-    for result in results:
-        for name in names:
-            case, told = CASES[name], result[name]
-            assert told["same"], name
-            assert told["history"] == told["expected"], name
-            assert tuple(told["seen"]) == case["resumes"], name
-            assert not told["left"], name
+Told = list[dict[str, Any]]
 
 
-def test_the_backup_before_is_taken_when_the_newest_cannot_be_read(tmp_path: Path) -> None:
-    folder = str(tmp_path / "backup")
-    for kept, seen, told in run_workers(f"{HERE}:damaged", folder=folder):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
+    """What two workers tell of each function, and where they were at it."""
+
+    def make(folder: Path) -> tuple[Path, Told]:
+        return folder, run_workers(f"{HERE}:all_of", timeout=400, folder=str(folder))
+
+    return once(tmp_path_factory, f"{HERE}:all_of", make)
+
+
+def assert_resumed(told: dict[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        case, result = CASES[name], told[name]
+        assert result["same"], name
+        assert result["history"] == result["expected"], name
+        assert tuple(result["seen"]) == case["resumes"], name
+        assert not result["left"], name
+
+
+def test_a_resumed_training_ends_as_if_it_had_not_been_cut(tmp_path: Path) -> None:
+    names = tuple(CASES)
+    [told] = run_workers(f"{HERE}:resumed", workers=0, folder=str(tmp_path), names=names)
+    assert_resumed(told, names)
+
+
+def test_so_does_one_on_two_workers(made: tuple[Path, Told]) -> None:
+    for told in made[1]:
+        assert_resumed(told["resumed"], FEW)
+
+
+def test_the_backup_before_is_taken_when_the_newest_cannot_be_read(
+    made: tuple[Path, Told],
+) -> None:
+    for kept, seen, told in [each["damaged"] for each in made[1]]:
         assert kept == [
             "checkpoint",
             *(f"ckpt-{n}.{end}" for n in (3, 4) for end in ("data-00000-of-00001", "index")),
@@ -322,8 +358,8 @@ def test_the_backup_before_is_taken_when_the_newest_cannot_be_read(tmp_path: Pat
         assert "was not restored on worker:0" in told
 
 
-def test_all_workers_decide_alike_and_write_one_file(tmp_path: Path) -> None:
-    first, second = run_workers(f"{HERE}:best", folder=str(tmp_path))
+def test_all_workers_decide_alike_and_write_one_file(made: tuple[Path, Told]) -> None:
+    first, second = [each["best"] for each in made[1]]
     assert first == second
     assert first["epochs"] == 5  # the means are 9, 7.25, 7, 5.5, 5.5; alone they stop before
     assert first["best"] == 3
@@ -385,14 +421,16 @@ def test_a_notice_loses_no_batch_and_repeats_none(tmp_path: Path, workers: int) 
     assert ended == ["ended True True True True False"] * workers, result.out
 
 
-def test_a_training_that_is_watched_can_go_on_in_the_same_process(tmp_path: Path) -> None:
-    folder = str(tmp_path / "backup")
-    assert run_workers(f"{HERE}:twice", folder=folder) == [[[2, 1], False, True]] * 2
+def test_a_training_that_is_watched_can_go_on_in_the_same_process(
+    made: tuple[Path, Told],
+) -> None:
+    assert [told["twice"] for told in made[1]] == [[[2, 1], False, True]] * 2
 
 
-def test_logs_for_tensorboard_do_not_mix(tmp_path: Path) -> None:
-    assert run_workers(f"{HERE}:boards", folder=str(tmp_path)) == [[], []]
-    files = [path.relative_to(tmp_path) for path in tmp_path.rglob("*tfevents*")]
+def test_logs_for_tensorboard_do_not_mix(made: tuple[Path, Told]) -> None:
+    assert [told["boards"] for told in made[1]] == [[], []]
+    folder = made[0] / "boards"
+    files = [path.relative_to(folder) for path in folder.rglob("*tfevents*")]
     folders = sorted(str(path.parent) for path in files)
     assert folders == ["each/worker-0/train", "each/worker-1/train", "one/train"]
 
