@@ -20,6 +20,19 @@ def strategy_of(api: str, replicas: int = 1) -> Any:
     return tfdist_kit.multi_worker_mirrored(api=api)  # type: ignore[arg-type]
 
 
+def local_strategies() -> dict[str, Any]:
+    """The strategies of a process without a cluster: the default, and two local replicas."""
+    import tensorflow as tf
+
+    [cpu] = tf.config.list_physical_devices("CPU")
+    devices = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, devices)
+    return {
+        "default": tf.distribute.get_strategy(),
+        "mirrored": tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+    }
+
+
 def outcomes(strategy: Any, cases: dict[str, Case]) -> dict[str, str]:
     """What each case raised in this worker, or `SAME`."""
     return {name: outcome(case, strategy) for name, case in cases.items()}

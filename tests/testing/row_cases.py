@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tests.testing.checked import Case, outcomes, rank_of, strategy_of
+from tests.testing.checked import Case, local_strategies, outcomes, rank_of, strategy_of
 from tfdist_kit.testing import assert_each_row_once
 
 ROWS = 64
@@ -178,22 +177,18 @@ def _refused(data: Data) -> dict[str, Case]:
     }
 
 
-def in_worker_alone(kind: str) -> dict[str, str]:
+def in_worker_alone() -> dict[str, dict[str, str]]:
     import tensorflow as tf
 
-    strategy = tf.distribute.get_strategy()
-    if kind == "mirrored":
-        [cpu] = tf.config.list_physical_devices("CPU")
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
-        )
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    strategies = local_strategies()
     rows = tf.data.Dataset.range(10)
-    check = partial(assert_each_row_once, strategy=strategy)
-    return outcomes(
-        strategy,
-        {
-            "right": lambda _: check(rows.batch(4)),
-            "lost": lambda _: check(rows.skip(1).batch(4), rows),
-        },
-    )
+    return {
+        kind: outcomes(
+            strategy,
+            {
+                "right": lambda own: assert_each_row_once(rows.batch(4), strategy=own),
+                "lost": lambda own: assert_each_row_once(rows.skip(1).batch(4), rows, strategy=own),
+            },
+        )
+        for kind, strategy in strategies.items()
+    }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.testing.checked import Case, outcomes, rank_of, strategy_of
+from tests.testing.checked import Case, local_strategies, outcomes, rank_of, strategy_of
 from tfdist_kit.testing import assert_same_as_single_process
 
 State = Callable[[], Any]
@@ -236,20 +236,10 @@ def _fit(batch: Any) -> dict[str, Case]:
     }
 
 
-def in_worker_alone(kind: str) -> dict[str, str]:
-    import tensorflow as tf
-
-    strategy = tf.distribute.get_strategy()
-    if kind == "mirrored":
-        [cpu] = tf.config.list_physical_devices("CPU")
-        devices = [tf.config.LogicalDeviceConfiguration()] * 2
-        tf.config.set_logical_device_configuration(cpu, devices)
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+def in_worker_alone() -> dict[str, dict[str, str]]:
     batch = make_batch(8)
-    return outcomes(
-        strategy,
-        {
-            "right": same(step(total(8)), state("SGD"), batch),
-            "mean": same(step(mean), state("SGD"), batch),
-        },
-    )
+    cases = {
+        "right": same(step(total(8)), state("SGD"), batch),
+        "mean": same(step(mean), state("SGD"), batch),
+    }
+    return {kind: outcomes(strategy, cases) for kind, strategy in local_strategies().items()}
