@@ -95,12 +95,13 @@ def test_a_forked_worker_sees_what_a_fresh_interpreter_shows(
 ) -> None:
     is_script = way == ["train.py"]  # what TensorFlow's import leads to is the same for both
     script(tmp_path, (WHO_AM_I + AFTER) % (OURS, OURS) if is_script else WHO_AM_I % (OURS,))
+    env = QUIET if is_script else {**QUIET, **imitation(tmp_path)}
     seen: list[list[Any]] = []
     for method in ("fresh", "preload"):
         logs = f"{method}-logs"
         result = tfdist(
             "run", "-n", "1", "--log-dir", logs, "--start-method", method, *way, "--x", "1",
-            folder=tmp_path, env=QUIET,
+            folder=tmp_path, env=env,
         )  # fmt: skip
         assert result.code == 0, result.err
         assert (tmp_path / logs / "preload.log").exists() == (method == "preload")
@@ -123,9 +124,9 @@ def test_every_worker_draws_its_own_random_numbers(tmp_path: Path) -> None:
 
 PROCESSES = """\
 import multiprocessing, concurrent.futures, os, sys
-import tensorflow as tf
 def square(n): return n * n
-if __name__ == "__main__":
+if __name__ == "__main__":  # what is spawned reads this file anew, and need not import TensorFlow
+    import tensorflow as tf
     for method in ("fork", "spawn"):
         with multiprocessing.get_context(method).Pool(1) as pool:
             print(method, pool.map(square, [3]))
@@ -292,7 +293,8 @@ def test_a_module_of_the_programs_own_that_hides_another(tmp_path: Path, hidden:
     (tmp_path / f"src/{hidden}.py").write_text("MINE = 1\n")
     text = f"if 0: import tensorflow\nimport {hidden}\n{hidden}.MINE\n{SAYS_HOW}"
     name = script(tmp_path, text, "src/train.py")
-    result = tfdist(*PRELOAD, "-n", "1", "--log-dir", "logs", name, folder=tmp_path)
+    args = [*PRELOAD, "-n", "1", "--log-dir", "logs", name]
+    result = tfdist(*args, folder=tmp_path, env=imitation(tmp_path))
     assert result.code == 0, result.err
     assert told(result, "FRESH") == ["True"]
     assert f"has a module of its own called {hidden}" in result.err
@@ -349,6 +351,13 @@ def wait_for_zygote(command: Command) -> int:
     return zygote(command)
 
 
+def imitation(folder: Path) -> dict[str, str]:
+    """Variables with which TensorFlow is a small module, where only the processes matter."""
+    (folder / "imitated").mkdir()
+    (folder / "imitated/tensorflow.py").write_text("import absl, fractions\n")
+    return {"PYTHONPATH": f"{folder / 'imitated'}:{os.environ.get('PYTHONPATH', '')}"}
+
+
 SLEEPER = """\
 import os, time
 if 0: import tensorflow
@@ -372,7 +381,8 @@ def test_a_signal_while_tensorflow_is_being_imported(
 
 @pytest.mark.parametrize("when", ["importing", "running"])
 def test_sigkill_of_the_launcher_ends_the_preloading_process_too(tmp_path: Path, when: str) -> None:
-    with Command([*PRELOAD, script(tmp_path, SLEEPER)], tmp_path) as command:
+    env = imitation(tmp_path) if when == "running" else {}
+    with Command([*PRELOAD, script(tmp_path, SLEEPER)], tmp_path, env) as command:
         wait_for_zygote(command)
         if when == "running":
             command.wait_for(tmp_path / "up-*", 2)
@@ -391,7 +401,8 @@ def test_death_of_the_preloading_process_during_the_import(tmp_path: Path) -> No
 
 
 def test_death_of_the_preloading_process_beside_its_workers(tmp_path: Path) -> None:
-    with Command([*PRELOAD, "--env", "NAP=1", script(tmp_path, SLEEPER)], tmp_path) as command:
+    args = [*PRELOAD, "--env", "NAP=1", script(tmp_path, SLEEPER)]
+    with Command(args, tmp_path, imitation(tmp_path)) as command:
         command.wait_for(tmp_path / "up-*", 2)
         os.kill(zygote(command), signal.SIGKILL)
         result = command.result()
@@ -427,8 +438,10 @@ def test_a_worker_that_dies_is_noticed_and_its_group_ended(tmp_path: Path) -> No
         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
         "if os.environ['TFDIST_RANK'] == '1': os.kill(os.getpid(), 9)\ntime.sleep(60)\n"
     )
-    result = tfdist(*PRELOAD, script(tmp_path, body), folder=tmp_path)
+    args = [*PRELOAD, "--log-dir", "logs", script(tmp_path, body)]
+    result = tfdist(*args, folder=tmp_path, env=imitation(tmp_path))
     assert result.code == 137
+    assert was_forked(tmp_path)
     assert "rank 1 (worker:1) was killed by SIGKILL" in result.err
 
 
