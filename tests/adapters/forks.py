@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,11 +28,11 @@ class Ended:
     err: str
 
 
-def run_programs(folder: Path, programs: dict[str, tuple[str, str | None]]) -> dict[str, Ended]:
+def run_programs(folder: Path, programs: Mapping[str, tuple[str, str | None]]) -> dict[str, Ended]:
     """Run all programs at the same time: of each its text and its TF_CONFIG, by name."""
     env = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     process = subprocess.Popen(
-        [sys.executable, __file__, json.dumps(programs)],
+        [sys.executable, __file__, json.dumps(dict(programs))],
         cwd=folder,
         env={**env, "TF_CPP_MIN_LOG_LEVEL": "3"},
         start_new_session=True,

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def start() -> Any:
 
 def all_of(folder: str) -> dict[str, Any]:
     """What each function tells, in a folder of its own; notices are watched for at the end."""
-    functions = {"resumed": functools.partial(resumed, names=FEW)}
+    functions: dict[str, Callable[[str], Any]] = {"resumed": functools.partial(resumed, names=FEW)}
     functions |= {made.__name__: made for made in (damaged, best, boards, twice)}
     return {name: function(f"{folder}/{name}") for name, function in functions.items()}
 

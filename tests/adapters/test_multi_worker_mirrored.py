@@ -31,7 +31,7 @@ print("replicas", strategy.num_replicas_in_sync, "sum", float(total()))
 def total(strategy: Any) -> list[float]:
     import tensorflow as tf
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def summed() -> Any:
         def one() -> Any:
             return tf.distribute.get_replica_context().all_reduce("sum", tf.identity(1.0))
