@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -16,8 +16,8 @@ import tensorflow as tf
 from tfdist_kit._errors import UsageError
 from tfdist_kit.adapters.tpu_embedding import replicas
 from tfdist_kit.adapters.tpu_embedding.layout import Bundle, Place
-from tfdist_kit.adapters.tpu_embedding.lookups import Lookups, row_gradients
-from tfdist_kit.adapters.tpu_embedding.reducing import Rows, summed
+from tfdist_kit.adapters.tpu_embedding.lookups import Lookups, long_ids, row_gradients
+from tfdist_kit.adapters.tpu_embedding.reducing import Rows, once, summed
 from tfdist_kit.adapters.tpu_embedding.updates import update_rows
 
 _log = logging.getLogger(__name__)
@@ -72,27 +72,52 @@ def apply_to_tables(state: Any, lookups: Sequence[Lookups], gradients: Sequence[
         lookups: The batch's, of each group.
         gradients: Those of the activations, flattened.
     """
-    pairs = [
-        row_gradients(group, each, gradients)
-        for group, each in zip(state.groups, lookups, strict=True)
-    ]
-    bundles = [_bundle(bundle, pairs) for bundle in state.bundles]
-    worker = replicas.this_worker(state.embedding._strategy)
+    strategy = state.embedding._strategy
+    alone = strategy.num_replicas_in_sync == 1
+    rows = (_by_table if alone else _by_bundle)(state, lookups, gradients)
+    worker = replicas.this_worker(strategy)
 
-    def merge(strategy: Any, bundles: Any, rates: Any) -> None:
+    def merge(strategy: Any, rows: Any, rates: Any) -> None:
         rates = {name: strategy.experimental_local_results(rate)[0] for name, rate in rates.items()}
-        parts = [
-            Rows(pair[0], pair[1], bundle.dim, bundle.chunk)
-            for bundle, pair in zip(state.bundles, bundles, strict=True)
-        ]
-        totals = summed(strategy, worker, parts)
-        for bundle, total in zip(state.bundles, totals, strict=True):
-            _update(strategy, state, bundle, total, rates)
+        sums = _local(strategy, rows) if alone else _summed(strategy, worker, state.bundles, rows)
+        for table in state.embedding._table_config:
+            optimizer = _with_rate(table.optimizer, rates.get(table.name))
+            variables = state.embedding._variables[table.name]
+            _update_table(strategy, variables, optimizer, *sums[table.name])
 
     tf.distribute.get_replica_context().merge_call(
         tf.autograph.experimental.do_not_convert(merge),
-        args=(bundles, _rates(state.embedding._table_config)),
+        args=(rows, _rates(state.embedding._table_config)),
     )
+
+
+def _by_table(
+    state: Any, lookups: Sequence[Lookups], gradients: Sequence[Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Of each table the ids, each once, and their gradients: all there is, in one replica."""
+    found = {}
+    for group, each in zip(state.groups, lookups, strict=True):
+        both = (each.ids, row_gradients(group, each, gradients))
+        parted = (tf.split(values, each.counts, num=len(group.tables)) for values in both)
+        for table, ids, values in zip(group.tables, *parted, strict=True):
+            found[table.name] = once(ids, values)
+    return found
+
+
+def _local(strategy: Any, rows: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, ...]]:
+    results = strategy.experimental_local_results
+    return {name: tuple(results(each)[0] for each in pair) for name, pair in rows.items()}
+
+
+def _by_bundle(
+    state: Any, lookups: Sequence[Lookups], gradients: Sequence[Any]
+) -> list[tuple[Any, Any]]:
+    """Of each bundle the ids in its long table, and their gradients."""
+    pairs = [
+        (long_ids(group, each), row_gradients(group, each, gradients))
+        for group, each in zip(state.groups, lookups, strict=True)
+    ]
+    return [_bundle(bundle, pairs) for bundle in state.bundles]
 
 
 def _bundle(bundle: Bundle, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
@@ -130,22 +155,27 @@ def _rate(table: str, given: Any) -> Any:
     return tf.cast(rate, tf.float32)
 
 
-def _update(strategy: Any, state: Any, bundle: Bundle, total: Any, rates: dict[str, Any]) -> None:
-    ids, gradients = total
+def _summed(
+    strategy: Any, worker: int, bundles: Sequence[Bundle], rows: Sequence[tuple[Any, Any]]
+) -> dict[str, tuple[Any, Any]]:
+    """Of each table the ids, each once, and the sums of all replicas."""
+    parts = [
+        Rows(ids, gradients, bundle.dim, bundle.chunk)
+        for bundle, (ids, gradients) in zip(bundles, rows, strict=True)
+    ]
+    totals = zip(bundles, summed(strategy, worker, parts), strict=True)
+    return {name: pair for bundle, total in totals for name, pair in _parted(bundle, *total)}
+
+
+def _parted(bundle: Bundle, ids: Any, gradients: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
     starts = tf.constant(bundle.starts, tf.int64)
-    count = len(bundle.tables)
     table_of = tf.searchsorted(starts, ids, side="right") - 1
-    ids -= tf.gather(starts, table_of)
-    if strategy.num_replicas_in_sync == 1:  # still in the tables' order: pieces are not copied
-        sizes = tf.math.bincount(table_of, minlength=count, maxlength=count)
-        own_ids, own_gradients = (tf.split(each, sizes, num=count) for each in (ids, gradients))
-    else:
-        own_ids, own_gradients = (
-            tf.dynamic_partition(each, table_of, count) for each in (ids, gradients)
-        )
-    for table, rows, values in zip(bundle.tables, own_ids, own_gradients, strict=True):
-        optimizer = _with_rate(table.optimizer, rates.get(table.name))
-        _update_table(strategy, state.embedding._variables[table.name], optimizer, rows, values)
+    parted = (
+        tf.dynamic_partition(each, table_of, len(bundle.tables))
+        for each in (ids - tf.gather(starts, table_of), gradients)
+    )
+    for table, own_ids, own_gradients in zip(bundle.tables, *parted, strict=True):
+        yield table.name, (own_ids, own_gradients)
 
 
 def _with_rate(optimizer: Any, rate: Any) -> Any:

@@ -178,21 +178,22 @@ def _shaped(piece: Any, place: Place, dim: int) -> Any:
     return piece if len(place.shape) == 1 else tf.reshape(piece, [*place.shape, dim])
 
 
-def row_gradients(group: Group, lookups: Lookups, gradients: Sequence[Any]) -> tuple[Any, Any]:
-    """The gradient of the table row of each lookup.
+def row_gradients(group: Group, lookups: Lookups, gradients: Sequence[Any]) -> Any:
+    """The gradient of the table row of each lookup, float32 ``[n, dim]``.
 
     Args:
         group: The group.
         lookups: The batch's.
         gradients: Those of all features' activations, flattened.
-
-    Returns:
-        Ids in the group's long table, int64 ``[n]``, with repeats, and float32 ``[n, dim]``.
     """
     flat = [tf.reshape(gradients[place.index], [-1, group.dim]) for place in group.features]
-    values = tf.gather(_joined(flat), lookups.rows) * lookups.gains[:, tf.newaxis]
+    return tf.gather(_joined(flat), lookups.rows) * lookups.gains[:, tf.newaxis]
+
+
+def long_ids(group: Group, lookups: Lookups) -> Any:
+    """The lookups' ids in the group's long table, int64 ``[n]``."""
     starts = tf.constant(group.offsets[:-1], tf.int64)
-    return lookups.ids + _by_lookup(starts, lookups.counts, lookups.ids), values
+    return lookups.ids + _by_lookup(starts, lookups.counts, lookups.ids)
 
 
 def _by_lookup(of_tables: Any, counts: Any, ids: Any) -> Any:

@@ -69,17 +69,18 @@ def summed(strategy: Any, worker: int, parts: Sequence[Rows]) -> list[tuple[Any,
     counts, *firsts = tf.split(header, [len(parts), *sizes], axis=1)
     counts = tf.cast(counts, tf.int32)
     return [
-        _once(*_unpacked(_all(exchanged, rows, part, counts[:, i], firsts[i]), counts[:, i], part))
+        once(*_unpacked(_all(exchanged, rows, part, counts[:, i], firsts[i]), counts[:, i], part))
         for i, (rows, part) in enumerate(zip(packed, parts, strict=True))
     ]
 
 
 def _local(strategy: Any, part: Rows) -> tuple[Any, Any]:
     ids = tf.concat(strategy.experimental_local_results(part.ids), 0)
-    return _once(ids, tf.concat(strategy.experimental_local_results(part.gradients), 0))
+    return once(ids, tf.concat(strategy.experimental_local_results(part.gradients), 0))
 
 
-def _once(ids: Any, gradients: Any) -> tuple[Any, Any]:
+def once(ids: Any, gradients: Any) -> tuple[Any, Any]:
+    """Each id once, with the sum of its gradients."""
     once, where = tf.unique(ids)
     return once, tf.math.unsorted_segment_sum(gradients, where, tf.size(once))
 
