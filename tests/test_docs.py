@@ -139,9 +139,8 @@ def test_the_python_examples_of_a_page_run_on_two_workers(tmp_path: Path, page: 
     examples = [body for name, body in blocks("python") if name == page]
     parts = zip(LEFT_OUT[page], examples, strict=True)
     program = "".join(left_out + example for left_out, example in parts)
-    name = script(
-        tmp_path, program.replace("epochs=10", "epochs=2")
-    )  # what is learned is not asked
+    program = program.replace("epochs=10", "epochs=2")  # what is learned is not asked
+    name = script(tmp_path, program)
     with cluster(2) as workers:
         workers.run(run_program, tmp_path, name, timeout=DEADLINE)
 

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist_kit.adapters.tpu_embedding.inputs import check_numbers, same_places
-from tfdist_kit.adapters.tpu_embedding.lookups import quantized
+from tfdist_kit.adapters.tpu_embedding.lookups import gains, quantized
 from tfdist_kit.adapters.tpu_embedding.requiring import after, require
 
 
@@ -42,10 +42,15 @@ def combined(path: str, feature: Any, table: Any, given: Any, weight: Any) -> An
     rows, kept, shape = _rows(path, feature, given)
     ids, rows, weights = (tf.boolean_mask(each, kept) for each in (ids, rows, weights))
     count = tf.reduce_prod(shape)
-    gains = _gains(feature.table.combiner, rows, weights, count)
-    vectors = quantized(tf.gather(table, ids), config) * gains[:, tf.newaxis]
-    summed = tf.math.unsorted_segment_sum(vectors, rows, count)
-    return tf.reshape(summed, tf.concat([shape, tf.constant([feature.table.dim], tf.int64)], 0))
+
+    def summed(values: Any) -> Any:
+        return tf.math.unsorted_segment_sum(values, rows, count)
+
+    gain = gains(feature.table.combiner, rows, weights, summed)
+    vectors = quantized(tf.gather(table, ids), config) * gain[:, tf.newaxis]
+    return tf.reshape(
+        summed(vectors), tf.concat([shape, tf.constant([feature.table.dim], tf.int64)], 0)
+    )
 
 
 def _weights_fit(path: str, given: Any, weight: Any) -> Any:
@@ -103,13 +108,3 @@ def _rows_of_ragged(path: str, feature: Any, given: Any) -> tuple[Any, Any, Any]
         ~is_sequence | (position < length),
         shape,
     )
-
-
-def _gains(combiner: str, rows: Any, weights: Any, count: Any) -> Any:
-    if combiner == "sum":
-        return weights
-    if combiner == "mean":
-        totals = tf.math.unsorted_segment_sum(weights, rows, count)
-    else:
-        totals = tf.sqrt(tf.math.unsorted_segment_sum(weights * weights, rows, count))
-    return tf.math.divide_no_nan(weights, tf.gather(totals, rows))

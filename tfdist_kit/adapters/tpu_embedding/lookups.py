@@ -10,7 +10,7 @@ A gain is the lookup's weight, divided as the combiner wants it: by the row's su
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,8 @@ def _lookups(group: Group, parts: dict[int, Part]) -> Lookups:
         weights = _weights(flat, rows)
         if any(part.is_sparse for part in flat):
             ids, rows, weights = _in_order(ids, rows, weights)
-        return Lookups(counts, tf.identity(ids), rows, _gains(group, rows, weights))
+        found = gains(group.combiner, rows, weights, lambda each: tf.math.segment_sum(each, rows))
+        return Lookups(counts, tf.identity(ids), rows, found)
 
 
 def _in_order(*lookups: Any) -> list[Any]:
@@ -126,13 +127,18 @@ def _in_their_tables(group: Group, counts: Any, ids: Any) -> Any:
     )
 
 
-def _gains(group: Group, rows: Any, weights: Any) -> Any:
-    if group.combiner == "mean":
-        totals = tf.math.segment_sum(weights, rows)
-    elif group.combiner == "sqrtn":
-        totals = tf.sqrt(tf.math.segment_sum(weights * weights, rows))
-    else:
+def gains(combiner: str, rows: Any, weights: Any, summed: Callable[[Any], Any]) -> Any:
+    """What each lookup's vector is multiplied by.
+
+    Args:
+        combiner: How the vectors of one output row are put together.
+        rows: The output row of each lookup.
+        weights: Their weights, float32.
+        summed: Sums values over each output row.
+    """
+    if combiner == "sum":
         return weights
+    totals = summed(weights) if combiner == "mean" else tf.sqrt(summed(weights * weights))
     return tf.math.divide_no_nan(weights, tf.gather(totals, rows))
 
 
